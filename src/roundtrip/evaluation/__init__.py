@@ -1,0 +1,1 @@
+"""Room 7: evaluation. Numbers about results."""

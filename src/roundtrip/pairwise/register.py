@@ -1,0 +1,285 @@
+"""`register`: any two images, as their files are. Linear first, then deformable, both ways, in millimetres.
+
+Neighbours: `linear.py` and `deformable.py`, which find the maps; `domain.py`, which says on which grid;
+`registration.py`, what comes out.
+"""
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import numpy as np
+import torch
+
+from roundtrip.maps.displacement import DisplacementMap
+from roundtrip.maps.grid import unit_grid
+from roundtrip.maps.interpolate import interpolate
+from roundtrip.maps.map import Map
+from roundtrip.pairwise.contrast import Contrast, alike, contrast_of
+from roundtrip.pairwise.deformable import deform
+from roundtrip.pairwise.domain import Domain, domain_of
+from roundtrip.pairwise.forces import SelfSimilarity
+from roundtrip.pairwise.linear import Alignment, align
+from roundtrip.pairwise.registration import Registration
+from roundtrip.pairwise.settings import DeformableSettings
+from roundtrip.pairwise.settings import effort as settings_of
+from roundtrip.space.files import read
+from roundtrip.space.grid import Grid
+from roundtrip.space.measures import places_in_own_frame
+from roundtrip.space.resample import require_same_dims
+from roundtrip.space.smoothing import antialiased
+from roundtrip.space.steps import MapStep, affine_part, follow_grid, joined
+from roundtrip.space.transform import Transform
+from roundtrip.space.volume import Volume, require_contrast
+
+Path = str | os.PathLike[str]
+Linear = Literal["none", "rigid", "similarity", "affine"]
+Modality = Literal["same", "different", "auto"]
+Effort = Literal["fast", "default", "best"]
+
+# Intensities beyond these percentiles are outliers, of which some scanners make many.
+_PERCENTILES, _SAMPLE = (0.1, 99.9), 2**18
+
+# A voxel so many times larger than those it is sampled from is blurred first.
+_COARSER = 1.25
+
+
+def register(
+    moving: Volume | Path,
+    fixed: Volume | Path,
+    *,
+    linear: Linear = "affine",
+    modality: Modality = "auto",
+    effort: Effort = "default",
+    moving_mask: Volume | Path | None = None,
+    fixed_mask: Volume | Path | None = None,
+    moving_labels: Volume | Path | None = None,
+    fixed_labels: Volume | Path | None = None,
+    model: Path | None = None,
+    device: str | torch.device = "cpu",
+    on_stage: Callable[[str], None] | None = None,
+) -> Registration:
+    """Finds the transform that lays `moving` onto `fixed`, and its inverse: no training, nothing prepared.
+
+    Images are volumes or files, of any orientation, spacing and size, anywhere in the world. First a `linear`
+    alignment, then a deformation, on the grid of the fixed image. `modality`: whether equal tissue is equally
+    bright in both; "auto" looks (and believes in "same" with a model). Masks say where intensities count;
+    labels say nothing but Dice. `model` is the folder of a trained model, from whose maps the deformation
+    starts instead of from an alignment.
+
+    The result is a `Registration`: `.transform`, `.inverse`, `.warped`, `.metrics`, and `.ok`, which is
+    False, with `.reasons`, where the registration failed. `on_stage` is called with the name of every stage.
+    """
+    _require_choices(linear, modality, effort)
+    tell = on_stage or (lambda name: None)
+    tell("reading")
+    source = _given(moving, moving_mask, moving_labels, "moving")
+    target = _given(fixed, fixed_mask, fixed_labels, "fixed")
+    require_same_dims(source.image, target.image)
+
+    began = time.perf_counter()
+    pair = _Pair(source.scaled().to(device), target.scaled().to(device), source.mask, target.mask)
+    tell("aligning")
+    if model is None:
+        start, contrast = _aligned(pair, linear, modality)
+    else:
+        start, contrast = _by_model(model, source.image, target.image, modality)
+    linear_seconds = time.perf_counter() - began
+    tell("deforming")
+    transform, notes = _deformed(pair, start, contrast, effort)
+    return Registration(
+        transform=transform,
+        moving=source.image,
+        fixed=target.image,
+        moving_labels=source.labels,
+        fixed_labels=target.labels,
+        contrast=contrast,
+        seconds=time.perf_counter() - began,
+        linear_seconds=linear_seconds,
+        notes=notes,
+        settings={
+            "linear": linear if model is None else None,
+            "modality": modality,
+            "compared_as": contrast,
+            "effort": effort,
+            "model": None if model is None else os.fspath(model),
+            "masks": [
+                name for name, side in (("moving", source), ("fixed", target)) if side.mask is not None
+            ],
+            "device": str(device),
+            "threads": torch.get_num_threads(),
+        },
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Given:
+    """One image, and what is known about it; all on one grid."""
+
+    image: Volume
+    mask: Volume | None
+    labels: Volume | None
+
+    def scaled(self) -> Volume:
+        """Each channel between 0 and 1, without outliers."""
+        channels = []
+        for channel in self.image.data.float():
+            # A regular sample tells the percentiles well enough.
+            values = channel.flatten()
+            sample = values[:: max(1, len(values) // _SAMPLE)]
+            low, high = np.percentile(sample.cpu().numpy(), _PERCENTILES).tolist()
+            if low == high:
+                low, high = channel.min().item(), channel.max().item()
+            channels.append(((channel - low) / max(high - low, 1e-30)).clamp(0, 1))
+        return Volume(torch.stack(channels), self.image.world_from_voxel)
+
+
+@dataclass(frozen=True, eq=False)
+class _Pair:
+    """Two images with intensities between 0 and 1, and where they count."""
+
+    moving: Volume
+    fixed: Volume
+    moving_mask: Volume | None
+    fixed_mask: Volume | None
+
+
+def _aligned(pair: _Pair, linear: Linear, modality: Modality) -> tuple[Transform, Contrast]:
+    """A linear transform, found under the contrast that was asked for, or under the one that fits."""
+
+    def found(contrast: Contrast) -> Alignment:
+        return align(
+            pair.moving,
+            pair.fixed,
+            kind=linear,
+            modality=contrast,
+            moving_mask=pair.moving_mask,
+            fixed_mask=pair.fixed_mask,
+        )
+
+    def transform(alignment: Alignment) -> Transform:
+        return Transform.from_affine(alignment.matrix, pair.fixed, pair.moving)
+
+    if modality != "auto":
+        return transform(found(modality)), modality
+    same = found("same")
+    if alike(_laid(pair.moving, transform(same), pair.fixed), pair.fixed):
+        return transform(same), "same"
+    different = found("different")
+    contrast = contrast_of(same, different)
+    return transform(same if contrast == "same" else different), contrast
+
+
+def _by_model(folder: Path, moving: Volume, fixed: Volume, modality: Modality) -> tuple[Transform, Contrast]:
+    # Imported here: it brings networks and their cards, which take a third of a second.
+    from roundtrip.pairwise.model import Scan, open_model
+
+    registered = open_model(folder)(Scan(moving), Scan(fixed))
+    maps = registered.between(moving.grid, fixed.grid)
+    start = Transform.from_maps(maps.AB, fixed, moving, inverse=maps.BA)
+    # A model was trained on images like these; mostly of one contrast.
+    return start, "same" if modality == "auto" else modality
+
+
+@torch.no_grad()
+def _deformed(
+    pair: _Pair, start: Transform, contrast: Contrast, effort: Effort
+) -> tuple[Transform, tuple[str, ...]]:
+    """`start` after a deformation of the fixed world, found where it pays, stored on the whole fixed grid."""
+    source, target = pair.moving, pair.fixed
+    laid = _laid(_blurred(source, start, target.grid), start, target)
+    domain = domain_of(target, laid)
+    laid_mask = None if pair.moving_mask is None else start.warp(pair.moving_mask, onto=target, labels=True)
+    found = deform(
+        domain.of(laid).data[None],
+        domain.of(target).data[None],
+        spacing=domain.grid.spacing,
+        settings=settings_of(effort) if contrast == "same" else _across(effort),
+        moving_mask=_weights(laid_mask, domain, target),
+        fixed_mask=_weights(pair.fixed_mask, domain, target),
+    )
+    there = MapStep(_on_whole(found.phi, domain.grid, target.grid), target.grid)
+    back = MapStep(_on_whole(found.inverse, domain.grid, target.grid), target.grid)
+    steps = joined(there, *start.steps)
+    inverse = joined(*start.inverse().steps, back)
+    return Transform(steps, target.dims, target.grid, source.grid, inverse), domain.notes
+
+
+def _laid(source: Volume, start: Transform, target: Volume) -> Volume:
+    """The moving image on the fixed grid, continued by its edge: where it ends there is nothing to align."""
+    x = follow_grid(start.steps, target.grid, source.world_from_unit, like=source.data)
+    return Volume(interpolate(source.data[None], x)[0], target.world_from_voxel)
+
+
+def _across(effort: Effort) -> DeformableSettings:
+    """The same effort, comparing the patterns of images instead of their brightness."""
+    return settings_of(effort).model_copy(update={"similarity": SelfSimilarity()})
+
+
+def _on_whole(phi: Map, domain: Grid, grid: Grid) -> Map:
+    """A map of a part of a grid as a displacement on all of it, continued by its edge."""
+    if domain.same_as(grid, tolerance=1e-6) and isinstance(phi, DisplacementMap):
+        return phi
+    like = torch.empty(0, device=phi.displacement.device if isinstance(phi, DisplacementMap) else None)
+    ends = places_in_own_frame((MapStep(phi, domain),), grid, like=like)
+    return DisplacementMap(ends - unit_grid(grid.shape, like=ends))
+
+
+def _blurred(source: Volume, start: Transform, grid: Grid) -> Volume:
+    """Without what the fixed grid is too coarse for."""
+    affine = affine_part(start.steps, start.dims)
+    seen = Grid(grid.shape, affine @ grid.world_from_voxel)
+    steps = source.grid.voxel_from_world[:-1, :-1] @ seen.world_from_voxel[:-1, :-1]
+    return antialiased(source, seen) if steps.norm(dim=1).max() > _COARSER else source
+
+
+def _weights(mask: Volume | None, domain: Domain, target: Volume) -> torch.Tensor | None:
+    if mask is None:
+        return None
+    inside = domain.of(Volume((mask.data[:1] != 0).float(), mask.world_from_voxel))
+    return (inside.data[None] > 0.5).to(target.data.device)
+
+
+def _given(
+    image: Volume | Path, mask: Volume | Path | None, labels: Volume | Path | None, name: str
+) -> _Given:
+    """Everything on the table and checked before anything is computed."""
+    volume = image if isinstance(image, Volume) else read(image)
+    require_contrast(volume, f"the {name} image" if isinstance(image, Volume) else os.fspath(image))
+    if volume.dims < 2:
+        raise ValueError(f"the {name} image has 1 axis; images of 2 or 3 are registered.")
+    what = f"the label map of the {name} image"
+    drawn = labels if isinstance(labels, Volume) or labels is None else read(labels, labels=True)
+    if drawn is not None and not drawn.is_labels:
+        raise ValueError(f"{what} holds {drawn.data.dtype}; read it with `rt.read(path, labels=True)`.")
+    counts = mask if isinstance(mask, Volume) or mask is None else read(mask)
+    if counts is not None:
+        counts = Volume((counts.data[:1] != 0).int(), counts.world_from_voxel)
+        if not counts.data.any():
+            raise ValueError(f"the mask of the {name} image is empty: no voxel counts.")
+    return _Given(
+        volume,
+        _on_grid(counts, volume, f"the mask of the {name} image"),
+        _on_grid(drawn, volume, what),
+    )
+
+
+def _on_grid(volume: Volume | None, image: Volume, what: str) -> Volume | None:
+    if volume is not None and not volume.grid.same_as(image.grid, tolerance=0.1):
+        raise ValueError(
+            f"{what} lies on another grid than its image: {volume.grid!r} instead of {image.grid!r}. Draw it "
+            "on the image, or resample it: `roundtrip.space.resample.resampled(labels, like=image)`."
+        )
+    return volume
+
+
+def _require_choices(linear: str, modality: str, effort: str) -> None:
+    for name, value, kind in (
+        ("linear", linear, Linear),
+        ("modality", modality, Modality),
+        ("effort", effort, Effort),
+    ):
+        if value not in get_args(kind):
+            raise ValueError(f"`{name}` is {value!r}; it is one of {', '.join(map(repr, get_args(kind)))}.")

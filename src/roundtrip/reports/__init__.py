@@ -1,0 +1,1 @@
+"""Room 10: reports. Numbers become pictures and pages."""

@@ -1,0 +1,1 @@
+"""Room 9: training. The only room with a loop over training steps."""
