@@ -1,8 +1,11 @@
 """Files appear whole or not at all, alone and in folders."""
 
+import os
+import signal
+
 import pytest
 
-from roundtrip._files import whole_folder, write_whole
+from roundtrip._files import undisturbed, whole_folder, write_whole
 
 
 def test_a_folder_is_filled_when_all_is_done(tmp_path):
@@ -32,3 +35,35 @@ def test_a_file_that_is_not_finished_is_not_there(tmp_path):
     with pytest.raises(OSError, match="full"):
         write_whole(tmp_path / "file", half)
     assert list(tmp_path.iterdir()) == []
+
+
+def interrupt_after(monkeypatch, function):
+    """Ctrl-C comes the moment `os.<function>` has done its work, before anybody knows of it."""
+    original = getattr(os, function)
+
+    def interrupted(*args, **kwargs):
+        done = original(*args, **kwargs)
+        signal.raise_signal(signal.SIGINT)
+        return done
+
+    monkeypatch.setattr(os, function, interrupted)
+
+
+@pytest.mark.parametrize("when", ["mkdir", "replace"])
+def test_an_interrupt_at_the_worst_moment_leaves_all_or_nothing(tmp_path, monkeypatch, when):
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        interrupt_after(patch, when)
+        with whole_folder(tmp_path / "new" / "below") as beside:
+            for name in ("one", "two"):
+                (beside / name).write_text(name)
+    there = {path.name for path in tmp_path.rglob("*")}
+    assert there == (set() if when == "mkdir" else {"new", "below", "one", "two"})
+
+
+def test_signals_wait_and_are_not_lost():
+    before = signal.getsignal(signal.SIGINT)
+    reached = []
+    with pytest.raises(KeyboardInterrupt), undisturbed():
+        signal.raise_signal(signal.SIGINT)
+        reached.append("the end of the block")
+    assert reached and signal.getsignal(signal.SIGINT) is before

@@ -7,7 +7,6 @@ the weights that the published package wrote.
 
 import json
 import os
-import tempfile
 from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
@@ -18,7 +17,7 @@ from pydantic import ValidationError
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
-from roundtrip._files import write_whole
+from roundtrip._files import folder_beside, undisturbed, write_whole
 from roundtrip._shapes import Tensor
 from roundtrip.algorithms.card import Card
 from roundtrip.algorithms.description import build, describe
@@ -38,12 +37,13 @@ def save(algorithm: AbstractRegistration, folder: str | os.PathLike[str], *, car
     _require_replaceable(folder)
     content = _content(algorithm, card)
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as beside:
-        new = Path(beside, "new")
+    with folder_beside(folder) as beside:
+        new = beside / "new"
         new.mkdir()
         _write_weights(_independent(algorithm.state_dict()), new / WEIGHTS)
         (new / CARD).write_text(content, encoding="utf-8")
-        _put_in_place(new, folder, aside=Path(beside, "old"))
+        with undisturbed():
+            _put_in_place(new, folder, aside=beside / "old")
 
 
 def write_model(algorithm: AbstractRegistration, folder: Path, *, card: Card) -> None:
