@@ -116,7 +116,7 @@ def _add_resized(out: Tensor, x: Tensor, matrices: list[Tensor]) -> None:
     lines, target = x.movedim(1, -1), out.movedim(1, -1)
     for axis in range(len(matrices), 1, -1):
         size = list(lines.shape)
-        lines = torch.matmul(matrices[axis - 1], lines.reshape(*size[:axis], size[axis], -1))
+        lines = _product(matrices[axis - 1], lines.reshape(*size[:axis], size[axis], -1))
         lines = lines.reshape(*size[:axis], -1, *size[axis + 1 :])
     # The first axis last: it is the costliest, and takes the addition along where the memory allows it.
     size, matrix = list(lines.shape), matrices[0]
@@ -126,6 +126,20 @@ def _add_resized(out: Tensor, x: Tensor, matrices: list[Tensor]) -> None:
         torch.baddbmm(flat, matrix.expand(len(flat), -1, -1), lines, out=flat)
     else:
         target += torch.matmul(matrix, lines).reshape(target.shape)
+
+
+def _product(matrix: Tensor, lines: Tensor) -> Tensor:
+    """matrix @ lines, for any number of lines `(..., from, columns)`.
+
+    With few columns torch spends its time on the many small products, and in low precision on writing the
+    matrix out for every one of them; as a single product of all rows that is two to fifty times faster.
+    """
+    few = 16 if lines.element_size() < 4 else 4
+    if lines.shape[-1] > few:
+        return torch.matmul(matrix, lines)
+    *count, n, columns = lines.shape
+    rows = lines.mT.reshape(-1, n) @ matrix.mT
+    return rows.view(*count, columns, -1).mT
 
 
 def _resizing(n: int, up: bool, like: Tensor) -> Float[Tensor, "to from"]:
