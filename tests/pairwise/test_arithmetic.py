@@ -1,5 +1,7 @@
 """The compiled arithmetic does what the readable one does; the readable one is right by autograd."""
 
+import math
+
 import pytest
 import torch
 
@@ -54,21 +56,43 @@ class TestBothAgree:
         assert values[0] == pytest.approx(values[1], abs=1e-6)
         torch.testing.assert_close(*forces, atol=1e-4, rtol=1e-4)
 
-    def test_on_a_step(self, compiled, shape):
-        u, g, how = noise(3, *shape), noise(3, *shape, seed=1), Moments()
-        memories = [Memory(noise(3, *shape, seed=2), noise(*shape, seed=3).square()) for _ in "ab"]
-        out = [
-            a.advance(u, g, memory, how, 1.5, 0.2, torch.empty_like(u))
-            for a, memory in zip((compiled, TORCH), memories, strict=True)
-        ]
-        torch.testing.assert_close(*out, atol=2e-5, rtol=0)
-        torch.testing.assert_close(memories[0].first, memories[1].first)
-        torch.testing.assert_close(memories[0].second, memories[1].second)
+    def test_on_steps(self, compiled, shape):
+        how, smoothing = Moments(), (windows(1.0, 0.4, 0.9), windows(0.7, 0.7, 0.6))
+        results = []
+        for arithmetic in (compiled, TORCH):
+            u = [noise(3, *shape, seed=seed) for seed in (0, 1)]
+            memories = [Memory(torch.zeros(3, *shape), torch.zeros(shape)) for _ in "ab"]
+            for count in (1, 2, 3):
+                g = [noise(3, *shape, seed=2 * count + seed) for seed in (0, 1)]
+                spare = [torch.empty(3, *shape) for _ in "ab"]
+                arithmetic.step(u, g, memories, how, count, 0.2, *smoothing, spare)
+            results.append([*u, *(m for memory in memories for m in (memory.first, memory.second))])
+        for one, other in zip(*results, strict=True):
+            torch.testing.assert_close(one, other, atol=2e-5, rtol=1e-5)
 
     def test_on_growth(self, compiled, shape):
         u = noise(3, *shape, scale=0.3)
         out = (a.growth(u, torch.empty_like(u[0])) for a in (compiled, TORCH))
         torch.testing.assert_close(*out, atol=5e-5, rtol=0)
+
+
+def test_a_step_is_composed_to_first_order_in_its_length():
+    shape, flat = (9, 8, 7), [torch.ones(1, dtype=torch.float64)] * 3
+    u = TORCH.smooth(noise(3, *shape, scale=3).double(), windows64(1.5), torch.empty(3, *shape).double())
+    g = noise(3, *shape, seed=1).double()
+
+    def error(step: float) -> float:
+        fields, spare = [u.clone(), u.clone()], [torch.empty_like(u) for _ in "AB"]
+        memories = [Memory(torch.zeros_like(u), torch.zeros_like(u[0])) for _ in "AB"]
+        TORCH.step(fields, [g, g], memories, Moments(), 1, step, flat, flat, spare)
+        s = step * g / (g.norm(dim=0) + Moments().floor)
+        return float((fields[0] - TORCH.compose(u, s, torch.empty_like(u))).abs().max())
+
+    assert 1.8 < math.log2(error(0.2) / error(0.1)) < 2.2
+
+
+def windows64(sigma: float) -> list[torch.Tensor]:
+    return [gaussian_weights(sigma, like=torch.ones(1, dtype=torch.float64))] * 3
 
 
 def test_both_agree_on_the_inverse(compiled):

@@ -1,4 +1,4 @@
-"""The compiled kernels behind `compiled.py`: what the deformable engine does to arrays, plane by plane.
+"""Compiled kernels behind `compiled.py`: reading, inverting and judging fields, plane by plane.
 
 Arrays are `(C, n0, n1, n2)`, lengths in voxels of their grid. Kernels end in `(..., b, start, stop)` and
 write the planes start <= z < stop (of channel b, where it takes channels one by one), each number in one
@@ -34,212 +34,68 @@ def _cell(at, n, real):
 
 @njit(**_COMPILED)
 @no_type_check
+def _add_cells(row, u, at, ahead, n, stride, index, fraction):
+    """Adds `stride` times the lower voxel of each place at + ahead * x + u(x) of a row to its index."""
+    real = u.dtype.type
+    zero, last, highest = real(0), real(n - 1), np.int32(max(n - 2, 0))
+    for x in range(len(u)):
+        place = min(max(at + ahead * real(np.int32(x)) + u[x], zero), last)
+        # NaN casts to anything, and must not become an address.
+        lower = max(min(np.int32(place), highest), np.int32(0))
+        fraction[x] = place - real(lower)
+        index[x] = (index[x] if row else 0) + stride * np.int64(lower)
+
+
+@njit(**_COMPILED)
+@no_type_check
+def _read_row(values, shape, index, f0, f1, f2, out):
+    """A row of values in a volume that lies flat, each between the eight voxels above its index."""
+    n0, n1, n2 = shape
+    d0, d1, d2 = n1 * n2 if n0 > 1 else 0, n2 if n1 > 1 else 0, 1 if n2 > 1 else 0
+    for x in range(len(out)):
+        i00 = index[x]
+        i01, i10 = i00 + d1, i00 + d0
+        i11 = i10 + d1
+        t = f2[x]
+        v00 = values[i00] + t * (values[i00 + d2] - values[i00])
+        v01 = values[i01] + t * (values[i01 + d2] - values[i01])
+        v10 = values[i10] + t * (values[i10 + d2] - values[i10])
+        v11 = values[i11] + t * (values[i11 + d2] - values[i11])
+        v0, v1 = v00 + f1[x] * (v01 - v00), v10 + f1[x] * (v11 - v10)
+        out[x] = v0 + f0[x] * (v1 - v0)
+
+
+@njit(**_COMPILED)
+@no_type_check
 def read_at(values, u, add, out, b, start, stop):
-    """out(x) = values(x + u(x)), linear between the voxels, clamped to the edge; plus add * u(x)."""
+    """out(x) = values(x + u(x)), linear between the voxels, clamped to the edge; plus add * u(x).
+
+    For image b of two.
+    """
+    _read_planes(values[b], u[b], add, out[b], start, stop)
+
+
+@njit(**_COMPILED)
+@no_type_check
+def _read_planes(values, u, add, out, start, stop):
     C, n0, n1, n2 = values.shape
     real = u.dtype.type
-    one = real(1)
-    d0, d1, d2 = min(1, n0 - 1), min(1, n1 - 1), min(1, n2 - 1)
+    flat = values.reshape(C, n0 * n1 * n2)
+    index = np.empty(u.shape[3], dtype=np.int64)
+    f = np.empty((3, u.shape[3]), dtype=u.dtype)
+    zero, one = real(0), real(1)
     for z in range(start, stop):
         for y in range(u.shape[2]):
-            for x in range(u.shape[3]):
-                u0, u1, u2 = u[0, z, y, x], u[1, z, y, x], u[2, z, y, x]
-                i0, f0 = _cell(real(z) + u0, n0, real)
-                i1, f1 = _cell(real(y) + u1, n1, real)
-                i2, f2 = _cell(real(x) + u2, n2, real)
-                g0, g1, g2 = one - f0, one - f1, one - f2
-                j0, j1, j2 = i0 + d0, i1 + d1, i2 + d2
-                w00, w01, w10, w11 = g0 * g1, g0 * f1, f0 * g1, f0 * f1
-                for c in range(C):
-                    low = values[c, i0, i1, i2] * w00 + values[c, i0, j1, i2] * w01
-                    low += values[c, j0, i1, i2] * w10 + values[c, j0, j1, i2] * w11
-                    high = values[c, i0, i1, j2] * w00 + values[c, i0, j1, j2] * w01
-                    high += values[c, j0, i1, j2] * w10 + values[c, j0, j1, j2] * w11
-                    out[c, z, y, x] = low * g2 + high * f2
+            _add_cells(False, u[0, z, y], real(z), zero, n0, n1 * n2, index, f[0])
+            _add_cells(True, u[1, z, y], real(y), zero, n1, n2, index, f[1])
+            _add_cells(True, u[2, z, y], zero, one, n2, 1, index, f[2])
+            for c in range(C):
+                line = out[c, z, y]
+                _read_row(flat[c], (n0, n1, n2), index, f[0], f[1], f[2], line)
                 if add != 0:
-                    out[0, z, y, x] += add * u0
-                    out[1, z, y, x] += add * u1
-                    out[2, z, y, x] += add * u2
-
-
-@njit(**_COMPILED)
-@no_type_check
-def _smooth_plane(plane, w1, w2, padded, out):
-    """The weighted sums along the rows and columns of one plane; the edge repeats."""
-    n1, n2 = plane.shape
-    r1, r2 = len(w1) - 1, len(w2) - 1
-    row = padded[r2 : r2 + n2]
-    for y in range(n1):
-        middle, line, w = plane[y], out[y], w1[0]
-        for x in range(n2):
-            row[x] = w * middle[x]
-        for k in range(1, r1 + 1):
-            below, above, w = plane[max(y - k, 0)], plane[min(y + k, n1 - 1)], w1[k]
-            for x in range(n2):
-                row[x] += w * (below[x] + above[x])
-        padded[:r2] = row[0]
-        padded[r2 + n2 :] = row[n2 - 1]
-        w = w2[0]
-        for x in range(n2):
-            line[x] = w * row[x]
-        for k in range(1, r2 + 1):
-            below, above, w = padded[r2 - k : r2 - k + n2], padded[r2 + k : r2 + k + n2], w2[k]
-            for x in range(n2):
-                line[x] += w * (below[x] + above[x])
-
-
-@njit(**_COMPILED)
-@no_type_check
-def _across(ring, slot, y, w0, line):
-    """The weighted sum over the planes around `slot` of a ring of as many planes, at row y."""
-    taps, n2, w = len(ring), len(line), w0[0]
-    middle = ring[slot % taps, y]
-    for x in range(n2):
-        line[x] = w * middle[x]
-    for k in range(1, len(w0)):
-        below, above, w = ring[(slot - k) % taps, y], ring[(slot + k) % taps, y], w0[k]
-        for x in range(n2):
-            line[x] += w * (below[x] + above[x])
-
-
-@njit(**_COMPILED)
-@no_type_check
-def smooth(values, w0, w1, w2, out, b, start, stop):
-    """out = the weighted sum around every voxel; w[k]: of the voxels k away. The edge repeats."""
-    n0, n1, n2 = values.shape[1:]
-    r0 = len(w0) - 1
-    ring = np.empty((2 * r0 + 1, n1, n2), dtype=values.dtype)
-    padded = np.empty(n2 + 2 * len(w2) - 2, dtype=values.dtype)
-    for z in range(start - r0, stop + r0):
-        slot = z - start
-        _smooth_plane(values[b, min(max(z, 0), n0 - 1)], w1, w2, padded, ring[(slot + r0) % len(ring)])
-        if slot >= r0:
-            for y in range(n1):
-                _across(ring, slot, y, w0, out[b, z - r0, y])
-
-
-@njit(**_COMPILED)
-@no_type_check
-def _moment(A, B, f, out):
-    """Of two planes: A, AA, AB, BB or B."""
-    for y in range(out.shape[0]):
-        a, b, line = A[y], B[y], out[y]
-        if f == 0:
-            line[:] = a
-        elif f == 4:
-            line[:] = b
-        else:
-            p, q = (b if f == 3 else a), (a if f == 1 else b)
-            for x in range(len(line)):
-                line[x] = p[x] * q[x]
-
-
-@njit(**{**_COMPILED, "fastmath": {"contract", "nsz", "reassoc"}})
-@no_type_check
-def _correlate(sums, a, b, floor, by_a, by_b):
-    """The correlation around the voxels of a row, added up; by_a, by_b: derivatives by the two voxels."""
-    real = sums.dtype.type
-    zero, one, total = real(0), real(1), real(0)
-    A, AA, AB, BB, B = sums[0], sums[1], sums[2], sums[3], sums[4]
-    for x in range(len(a)):
-        var_a = max(AA[x] - A[x] * A[x], zero) + floor
-        var_b = max(BB[x] - B[x] * B[x], zero) + floor
-        scale = one / np.sqrt(var_a * var_b)
-        correlation = (AB[x] - A[x] * B[x]) * scale
-        p, q = a[x] - A[x], b[x] - B[x]
-        by_a[x] = scale * q - correlation / var_a * p
-        by_b[x] = scale * p - correlation / var_b * q
-        total += correlation
-    return total
-
-
-@njit(**_COMPILED)
-@no_type_check
-def _pull(image, by, z, y, scale, first, out):
-    """by times the slope of the image, added to one row of the field out, which the first channel clears."""
-    n0, n1, n2 = image.shape
-    if first:
-        out[:, z, y] = 0
-    line, down, up, s = out[0, z, y], image[max(z - 1, 0), y], image[min(z + 1, n0 - 1), y], scale[0]
-    for x in range(n2):
-        line[x] += s * by[x] * (up[x] - down[x])
-    line, down, up, s = out[1, z, y], image[z, max(y - 1, 0)], image[z, min(y + 1, n1 - 1)], scale[1]
-    for x in range(n2):
-        line[x] += s * by[x] * (up[x] - down[x])
-    line, row, s = out[2, z, y], image[z, y], scale[2]
-    for x in range(1, n2 - 1):
-        line[x] += s * by[x] * (row[x + 1] - row[x - 1])
-    line[0] += s * by[0] * (row[min(1, n2 - 1)] - row[0])
-    if n2 > 1:
-        line[n2 - 1] += s * by[n2 - 1] * (row[n2 - 1] - row[n2 - 2])
-
-
-@njit(**_COMPILED)
-@no_type_check
-def local_forces(A, B, w0, w1, w2, floor, scale, out_A, out_B, totals, c, b, start, stop):
-    """Local correlation of channel c, added up per plane, and how it pulls at both images."""
-    n0, n1, n2 = A.shape[1:]
-    r0 = len(w0) - 1
-    ring = np.empty((5, 2 * r0 + 1, n1, n2), dtype=A.dtype)
-    moment, padded = np.empty((n1, n2), dtype=A.dtype), np.empty(n2 + 2 * len(w2) - 2, dtype=A.dtype)
-    sums, by_A, by_B = (
-        np.empty((5, n2), dtype=A.dtype),
-        np.empty(n2, dtype=A.dtype),
-        np.empty(n2, dtype=A.dtype),
-    )
-    for z in range(start - r0, stop + r0):
-        inside, slot = min(max(z, 0), n0 - 1), z - start
-        for f in range(5):
-            _moment(A[c, inside], B[c, inside], f, moment)
-            _smooth_plane(moment, w1, w2, padded, ring[f, (slot + r0) % (2 * r0 + 1)])
-        if slot < r0:
-            continue
-        total = 0.0
-        for y in range(n1):
-            for f in range(5):
-                _across(ring[f], slot, y, w0, sums[f])
-            total += _correlate(sums, A[c, z - r0, y], B[c, z - r0, y], floor, by_A, by_B)
-            _pull(A[c], by_A, z - r0, y, scale, c == 0, out_A)
-            _pull(B[c], by_B, z - r0, y, scale, c == 0, out_B)
-        totals[c, z - r0] = total
-
-
-@njit(**_COMPILED)
-@no_type_check
-def advance(u, g, m, v, b1, b2, share, eps, step, out, b, start, stop):
-    """A step s of Adam up the gradient g, with one second moment per voxel; out = s + u(x + s)."""
-    real = u.dtype.type
-    one, a1, a2 = real(1), real(1) - b1, real(1) - b2
-    n0, n1, n2 = u.shape[1:]
-    d0, d1, d2 = min(1, n0 - 1), min(1, n1 - 1), min(1, n2 - 1)
-    for z in range(start, stop):
-        for y in range(n1):
-            for x in range(n2):
-                p0, p1, p2 = g[0, z, y, x], g[1, z, y, x], g[2, z, y, x]
-                square = b2 * v[z, y, x] + a2 * (p0 * p0 + p1 * p1 + p2 * p2)
-                p0, p1, p2 = (
-                    b1 * m[0, z, y, x] + a1 * p0,
-                    b1 * m[1, z, y, x] + a1 * p1,
-                    b1 * m[2, z, y, x] + a1 * p2,
-                )
-                m[0, z, y, x], m[1, z, y, x], m[2, z, y, x], v[z, y, x] = p0, p1, p2, square
-                length = step / (np.sqrt(share * square) + eps)
-                p0, p1, p2 = length * p0, length * p1, length * p2
-                i0, f0 = _cell(real(z) + p0, n0, real)
-                i1, f1 = _cell(real(y) + p1, n1, real)
-                i2, f2 = _cell(real(x) + p2, n2, real)
-                g0, g1, g2 = one - f0, one - f1, one - f2
-                j0, j1, j2 = i0 + d0, i1 + d1, i2 + d2
-                w00, w01, w10, w11 = g0 * g1, g0 * f1, f0 * g1, f0 * f1
-                for c in range(3):
-                    low = u[c, i0, i1, i2] * w00 + u[c, i0, j1, i2] * w01
-                    low += u[c, j0, i1, i2] * w10 + u[c, j0, j1, i2] * w11
-                    high = u[c, i0, i1, j2] * w00 + u[c, i0, j1, j2] * w01
-                    high += u[c, j0, i1, j2] * w10 + u[c, j0, j1, j2] * w11
-                    out[c, z, y, x] = low * g2 + high * f2
-                out[0, z, y, x] += p0
-                out[1, z, y, x] += p1
-                out[2, z, y, x] += p2
+                    own = u[c, z, y]
+                    for x in range(len(line)):
+                        line[x] += add * own[x]
 
 
 @njit(**_COMPILED)

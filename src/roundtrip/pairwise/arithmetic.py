@@ -22,6 +22,9 @@ from roundtrip.maps.inverse import invert
 Values = Float[Tensor, "C X Y Z"]
 Vectors = Float[Tensor, "3 X Y Z"]
 
+Pair = Sequence[Tensor]
+"""One for the fixed and one for the moving image."""
+
 Weights = Float[Tensor, "_"]
 """Of a symmetric window along an axis: entry k is the weight of the two voxels k away."""
 
@@ -33,6 +36,10 @@ class Moments:
     decay_first: float = 0.9
     decay_second: float = 0.99
     floor: float = 1e-3
+
+    def unbiased(self, count: int, step: float) -> tuple[float, float]:
+        """What undoes the bias of the second moment after `count` steps; a step without that of the first."""
+        return 1 / (1 - self.decay_second**count), step / (1 - self.decay_first**count)
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,6 +56,11 @@ class AbstractArithmetic(abc.ABC):
     @abc.abstractmethod
     def read(self, values: Float[Tensor, "C I J K"], u: Vectors, out: Values) -> Values:
         """values(x + u(x)), linear between the voxels; a place outside sees the nearest edge."""
+
+    def read_both(self, values: Pair, u: Pair, out: Pair) -> None:
+        """`read`, of both images."""
+        for one in zip(values, u, out, strict=True):
+            self.read(*one)
 
     @abc.abstractmethod
     def compose(self, u: Vectors, v: Vectors, out: Vectors) -> Vectors:
@@ -72,13 +84,23 @@ class AbstractArithmetic(abc.ABC):
         """Mean local correlation of two images; the forces are its ascent, see `forces.LocalForces`."""
 
     @abc.abstractmethod
-    def advance(
-        self, u: Vectors, g: Vectors, memory: Memory, how: Moments, share: float, step: float, out: Vectors
-    ) -> Vectors:
-        """u after a step of Adam up the gradient g, by composition: s(x) + u(x + s(x)).
+    def step(
+        self,
+        u: Pair,
+        gradients: Pair,
+        memories: Sequence[Memory],
+        how: Moments,
+        count: int,
+        step: float,
+        fluid: Sequence[Weights],
+        elastic: Sequence[Weights],
+        spare: Pair,
+    ) -> None:
+        """u after step number `count` of Adam up smoothed gradients; both fields, in place, `spare` used up.
 
-        The second moment is that of the length of g: a step turns with the axes. `share` undoes the bias of
-        both moments: s = step * first / (sqrt(share * second) + floor), with step bias-corrected likewise.
+        The second moment is that of the length of a gradient: a step turns with the axes. It is composed, to
+        first order in s: s(x) + u(x) + the way s(x) along u's slope towards the voxels it goes to. The
+        gradient is smoothed by `fluid`, and u, afterwards, by `elastic`.
         """
 
     @abc.abstractmethod
@@ -139,13 +161,25 @@ class TorchArithmetic(AbstractArithmetic):
         out_B.copy_(pull(B, by_B, scale))
         return float(correlation.mean())
 
-    def advance(
-        self, u: Vectors, g: Vectors, memory: Memory, how: Moments, share: float, step: float, out: Vectors
-    ) -> Vectors:
-        memory.first.lerp_(g, 1 - how.decay_first)
-        memory.second.lerp_(g.square().sum(dim=0), 1 - how.decay_second)
-        length = step / ((share * memory.second).sqrt() + how.floor)
-        return self.compose(u, length * memory.first, out)
+    def step(
+        self,
+        u: Pair,
+        gradients: Pair,
+        memories: Sequence[Memory],
+        how: Moments,
+        count: int,
+        step: float,
+        fluid: Sequence[Weights],
+        elastic: Sequence[Weights],
+        spare: Pair,
+    ) -> None:
+        share, longest = how.unbiased(count, step)
+        for field, gradient, memory, other in zip(u, gradients, memories, spare, strict=True):
+            g = self.smooth(gradient, fluid, other)
+            memory.first.lerp_(g, 1 - how.decay_first)
+            memory.second.lerp_(g.square().sum(dim=0), 1 - how.decay_second)
+            length = longest / ((share * memory.second).sqrt() + how.floor)
+            self.smooth(_followed(field, length * memory.first), elastic, field)
 
     def invert(self, u: Vectors, out: Vectors) -> Vectors:
         phi = DisplacementMap(unit_from_voxel(u[None], u.shape[1:]))
@@ -169,6 +203,17 @@ def _slope(image: Values, axis: int) -> Values:
     index = torch.arange(n, device=image.device)
     ahead, behind = (index + 1).clamp(max=n - 1), (index - 1).clamp(min=0)
     return (image.index_select(axis, ahead) - image.index_select(axis, behind)) / 2
+
+
+def _followed(u: Vectors, s: Vectors) -> Vectors:
+    """s + u(x + s) for steps s of less than a voxel, by the slope of u towards the voxels they point to."""
+    gained = s + u
+    for axis, along in enumerate(s, start=1):
+        index, last = torch.arange(u.shape[axis], device=u.device), u.shape[axis] - 1
+        ahead = u.index_select(axis, (index + 1).clamp(max=last)) - u
+        behind = u - u.index_select(axis, (index - 1).clamp(min=0))
+        gained = gained + along.clamp(min=0) * ahead + along.clamp(max=0) * behind
+    return gained
 
 
 def _smooth_along(values: Values, axis: int, half: Weights) -> Values:

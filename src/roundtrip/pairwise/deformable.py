@@ -153,7 +153,7 @@ class _Level:
         values: list[float] = []
         like = self.fields[0]
         warped = [torch.empty_like(image) for image in self.images]
-        pulls, spare = [torch.empty_like(like) for _ in "AB"], torch.empty_like(like)
+        pulls, spare = ([torch.empty_like(like) for _ in "AB"] for _ in range(2))
         memories = [Memory(torch.zeros_like(like), torch.zeros_like(like[0])) for _ in "AB"]
         stopped, undeformed = "done", self._undeformed(pulls)
         while len(values) < self.level.steps:
@@ -161,8 +161,7 @@ class _Level:
             if self._without_gain(values):
                 stopped = "no gain"
                 break
-            for u, pull, memory in zip(self.fields, pulls, memories, strict=True):
-                self._step(u, pull, memory, len(values), spare)
+            self._step(pulls, memories, len(values), spare)
         for half, u in zip(self.halves, self.fields, strict=True):
             half.u = u
         return LevelReport(self.shape, len(values), undeformed, values[0], values[-1], stopped)
@@ -175,18 +174,15 @@ class _Level:
         return self.forces(self.images, weight, self._scale, self.arithmetic, pulls)
 
     def _pull(self, warped: list[Values], pulls: list[Vectors]) -> float:
-        for image, u, out in zip(self.images, self.fields, warped, strict=True):
-            self.arithmetic.read(image, u, out)
+        self.arithmetic.read_both(self.images, self.fields, warped)
         return self.forces(warped, self._weight(), self._scale, self.arithmetic, pulls)
 
-    def _step(self, u: Vectors, pull: Vectors, memory: Memory, count: int, spare: Vectors) -> None:
-        """u after one step; `pull` and `spare` are used up."""
-        how = Moments()
-        share = 1 / (1 - how.decay_second**count)
-        step = self.settings.step / (1 - how.decay_first**count)
-        self.arithmetic.smooth(pull, self._fluid, spare)
-        self.arithmetic.advance(u, spare, memory, how, share, step, out=pull)
-        self.arithmetic.smooth(pull, self._elastic, u)
+    def _step(self, pulls: list[Vectors], memories: list[Memory], count: int, spare: list[Vectors]) -> None:
+        """Both fields after one step; `spare` is used up."""
+        smoothing = self._fluid, self._elastic
+        self.arithmetic.step(
+            self.fields, pulls, memories, Moments(), count, self.settings.step, *smoothing, spare
+        )
 
     def _without_gain(self, values: list[float]) -> bool:
         patience = self.settings.patience
