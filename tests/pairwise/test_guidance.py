@@ -270,7 +270,6 @@ def test_what_cannot_be_meant_is_said():
         ({"fixed_rigid": labels, "moving_rigid": labels}, "give it for one"),
         ({"fixed_rigid": rt.Volume(labels.data * 0, labels.world_from_voxel)}, "is empty"),
         ({"fixed_rigid": image}, "holds torch.float32"),
-        ({"fixed_rigid": labels, "model": "model"}, "leave out the model"),
         ({"fixed_guide": points[:, :2], "moving_guide": points}, r"have shape \(4, 2\)"),
     ):
         with pytest.raises(ValueError, match=says):

@@ -25,6 +25,7 @@ from roundtrip.pairwise.rigidity import Rigidity, rigidity
 from roundtrip.pairwise.steering import Steering
 from roundtrip.space.files import read
 from roundtrip.space.grid import Affine, Grid
+from roundtrip.space.steps import affine_part
 from roundtrip.space.transform import Transform
 from roundtrip.space.volume import Volume
 
@@ -144,9 +145,7 @@ class Guidance:
             laid = start.warp(self.rigid, onto=target, labels=True)
         labels = domain.of(laid).data[0]
         frame = domain.grid.world_from_unit
-        affine = torch.eye(len(frame), dtype=torch.float64)
-        for step in start.steps:
-            affine = step.matrix @ affine  # type: ignore[union-attr]
+        affine = affine_part(start.steps, start.dims)
         return Bodies(
             labels if labels.ndim == 3 else labels.unsqueeze(1),
             self.rigid_side,

@@ -9,7 +9,7 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 import torch
@@ -36,6 +36,9 @@ from roundtrip.space.smoothing import antialiased
 from roundtrip.space.steps import MapStep, affine_part, follow_grid, joined
 from roundtrip.space.transform import Transform
 from roundtrip.space.volume import Volume, require_contrast, stacked
+
+if TYPE_CHECKING:
+    from roundtrip.pairwise.model import Registered
 
 Path = str | os.PathLike[str]
 Linear = Literal["none", "rigid", "similarity", "affine"]
@@ -99,23 +102,22 @@ def register(
         fixed_rigid=fixed_rigid,
         moving_rigid=moving_rigid,
     )
-    if model is not None and steered_by.rigid is not None:
-        raise ValueError(
-            "a region cannot be kept rigid after the map of a `model`, which is not: leave out the model, or "
-            "the region."
-        )
     landmarks = _landmarks(fixed_landmarks, moving_landmarks, target.image, source.image)
 
     began = time.perf_counter()
     pair = _Pair(source.scaled().to(device), target.scaled().to(device), source.mask, target.mask)
     tell("aligning")
+    registered = None
     if model is None:
         start, contrast = _aligned(pair, linear, modality, steered_by)
     else:
-        start, contrast = _by_model(model, source.image, target.image, modality)
+        registered = _by_model(model, source.image, target.image)
+        start = _before_model(registered, target.image, source.image)
+        # A model was trained on images like these; mostly of one contrast.
+        contrast = "same" if modality == "auto" else modality
     linear_seconds = time.perf_counter() - began
     tell("deforming")
-    transform, notes = _deformed(pair, start, contrast, effort, steered_by)
+    transform, notes = _deformed(pair, start, contrast, effort, steered_by, registered)
     return Registration(
         transform=transform,
         moving=source.image,
@@ -211,22 +213,39 @@ def _aligned(
     return transform(same if contrast == "same" else different), contrast
 
 
-def _by_model(folder: Path, moving: Volume, fixed: Volume, modality: Modality) -> tuple[Transform, Contrast]:
+def _by_model(folder: Path, moving: Volume, fixed: Volume) -> "Registered":
     # Imported here: it brings networks and their cards, which take a third of a second.
     from roundtrip.pairwise.model import Scan, open_model
 
-    registered = open_model(folder)(Scan(moving), Scan(fixed))
-    maps = registered.between(moving.grid, fixed.grid)
-    start = Transform.from_maps(maps.AB, fixed, moving, inverse=maps.BA)
-    # A model was trained on images like these; mostly of one contrast.
-    return start, "same" if modality == "auto" else modality
+    return open_model(folder)(Scan(moving), Scan(fixed))
+
+
+def _before_model(registered: "Registered", fixed: Volume, moving: Volume) -> Transform:
+    """How the model's preparation lays the images onto each other: centre on centre."""
+    matrix = registered.moving.world_from_unit @ registered.fixed.unit_from_world
+    return Transform.from_affine(matrix, fixed, moving)
+
+
+def _model_on(registered: "Registered", start: Transform, grid: Grid) -> tuple[Map, Map]:
+    """What a model adds to `start`, in unit coordinates of `grid`: a place for a deformation to begin."""
+    laid = Grid(grid.shape, affine_part(start.steps, start.dims) @ grid.world_from_voxel)
+    maps = registered.between(laid, grid)
+    return maps.AB, maps.BA
 
 
 @torch.no_grad()
 def _deformed(
-    pair: _Pair, start: Transform, contrast: Contrast, effort: Effort, steered_by: Guidance | None = None
+    pair: _Pair,
+    start: Transform,
+    contrast: Contrast,
+    effort: Effort,
+    steered_by: Guidance | None = None,
+    registered: "Registered | None" = None,
 ) -> tuple[Transform, tuple[str, ...]]:
-    """`start` after a deformation of the fixed world, found where it pays, stored on the whole fixed grid."""
+    """`start` after a deformation of the fixed world, found where it pays, stored on the whole fixed grid.
+
+    It begins with what a model found, if there is one.
+    """
     source, target = pair.moving, pair.fixed
     laid = _laid(_blurred(source, start, target.grid), start, target)
     domain = domain_of(target, laid)
@@ -238,6 +257,7 @@ def _deformed(
         settings=settings_of(effort) if contrast == "same" else _across(effort),
         moving_mask=_weights(laid_mask, domain, target),
         fixed_mask=_weights(pair.fixed_mask, domain, target),
+        start=None if registered is None else _model_on(registered, start, domain.grid),
         steering=None if steered_by is None else steered_by.steering(domain, start, target.grid),
     )
     there = MapStep(_on_whole(found.phi, domain.grid, target.grid), target.grid)
