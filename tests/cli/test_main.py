@@ -39,6 +39,8 @@ FLAGS = {
     "register": {
         *("--help", "-h", "--debug", "--fixed", "-f", "--moving", "-m", "--output", "-o", "--linear"),
         *("--modality", "--effort", "--fixed-labels", "--moving-labels", "--fixed-mask", "--moving-mask"),
+        *("--fixed-landmarks", "--moving-landmarks", "--fixed-guide", "--moving-guide", "--points-world"),
+        *("--fixed-rigid", "--moving-rigid"),
         *("--model", "--fixed-volume", "--moving-volume", "--orientation", "--replace-nan", "--device"),
         *("--threads", "--json", "--quiet"),
     },

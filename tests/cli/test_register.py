@@ -320,3 +320,83 @@ def test_a_registration_that_failed_says_so(pair, tmp_path, capsys, monkeypatch)
 def test_the_start_of_this_process_is_known():
     seconds = command._seconds_since_start()
     assert 0 < seconds < 24 * 3600 and math.isfinite(seconds) and os.getpid()
+
+
+@pytest.fixture(scope="module")
+def points(pair):
+    """Landmarks of the pair in files: named, those of the moving image in another order and with one more."""
+    at = [(4.0, 2.0, -1.0), (-5.0, 3.0, 2.0), (1.0, -4.0, 3.0), (3.0, 3.0, 3.0), (-3.0, -2.0, -4.0)]
+    rows = {"fixed": list(enumerate(at)), "moving": [(9, (0.0, 0.0, 0.0)), *enumerate(at)][::-1]}
+    for name, shift in (("fixed", 0.0), ("moving", 3.0)):
+        lines = [f"p{i},{x + shift},{y + shift},{z + shift}" for i, (x, y, z) in rows[name]]
+        (pair / f"{name}.csv").write_text("\n".join(["name,x,y,z", *lines]) + "\n")
+        lines = [f"p{i},{-x - shift},{-y - shift},{z + shift}" for i, (x, y, z) in rows[name]]
+        (pair / f"{name}_ras.csv").write_text("\n".join(["name,x,y,z", *lines]) + "\n")
+    return pair
+
+
+def of_both(option, folder, ending):
+    return [part for name in ("fixed", "moving") for part in (f"--{name}-{option}", folder / (name + ending))]
+
+
+def registered(pair, out, *options):
+    """What metrics.json says of the pair."""
+    images = ("-f", pair / "fixed.nii.gz", "-m", pair / "moving.nii.gz", "--effort", "fast", "--json")
+    assert run("register", *images, "-o", out, *options) == 0
+    return json.loads((out / "metrics.json").read_text())
+
+
+def test_landmarks_measure(points, tmp_path):
+    metrics = registered(points, tmp_path / "out", *of_both("landmarks", points, ".csv"))
+    error = metrics["landmark_error_mm"]
+    assert error["count"] == 5 and error["before"] == pytest.approx(3 * 3**0.5)
+    assert error["mean"] < 2 and "guidance" not in metrics and metrics["settings"]["guides"] == []
+
+
+def test_labels_and_landmarks_guide(points, tmp_path, capsys):
+    options = []
+    for name in ("fixed", "moving"):
+        options += [f"--{name}-guide", points / f"{name}_labels.nii.gz", points / f"{name}.csv"]
+    metrics = registered(points, tmp_path / "out", *options)
+    assert metrics["settings"]["guides"] == ["labels", "landmarks"]
+    assert metrics["guidance"]["landmark_error_mm"]["max"] < 1
+    assert metrics["guidance"]["dice"]["mean"] > 0.9 and "dice" not in metrics
+    assert metrics["notes"] == ["landmarks that only one image has were left out: p9."]
+    assert not (tmp_path / "out" / "warped_labels.nii.gz").exists()
+
+
+def test_points_may_be_in_ras_which_is_not_guessed(points, tmp_path):
+    ras = of_both("guide", points, "_ras.csv")
+    found = registered(points, tmp_path / "out", *ras, "--points-world", "RAS")["guidance"]
+    plain = registered(points, tmp_path / "lps", *of_both("guide", points, ".csv"))["guidance"]
+    assert found["landmark_error_mm"] == pytest.approx(plain["landmark_error_mm"], abs=1e-3)
+
+
+def test_a_region_stays_rigid(pair, tmp_path, capsys):
+    metrics = registered(pair, tmp_path / "out", "--fixed-rigid", pair / "fixed_labels.nii.gz")
+    regions = metrics["rigid"]["regions"]
+    assert set(regions) == {"1", "2"} and max(one["off_by_mm"]["max"] for one in regions.values()) < 1e-3
+
+
+def test_several_images_of_one_person(pair, tmp_path):
+    """The second channel shows what the first does not."""
+    images = []
+    for name in ("fixed", "moving"):
+        labels = read(pair / f"{name}_labels.nii.gz", labels=True)
+        for part, values in (("whole", labels.data > 0), ("inner", labels.data == 2)):
+            write(Volume(values.float(), labels.world_from_voxel), tmp_path / f"{name}_{part}.nii.gz")
+        images += [f"--{name}", tmp_path / f"{name}_whole.nii.gz", tmp_path / f"{name}_inner.nii.gz"]
+    labels = [f"--{name}-labels={pair / name}_labels.nii.gz" for name in ("fixed", "moving")]
+    assert run("register", *images, *labels, "-o", tmp_path / "out", "--modality", "same", "--quiet") == 0
+    metrics = json.loads((tmp_path / "out" / "metrics.json").read_text())
+    assert metrics["ok"] and metrics["dice"]["labels"]["2"] > 0.85
+    warped = read(tmp_path / "out" / "warped.nii.gz")
+    assert len(warped.data) == 2 and (tmp_path / "out" / "report.html").exists()
+
+
+def test_images_without_partners_or_on_another_grid_are_said(pair, broken, tmp_path, capsys):
+    fixed, moving = pair / "fixed.nii.gz", pair / "moving.nii.gz"
+    assert run("register", "-f", fixed, fixed, "-m", moving, "-o", tmp_path / "out") == 2
+    assert "2 fixed images but 1 moving ones" in capsys.readouterr().err
+    assert run("register", "-f", fixed, moving, "-m", moving, moving, "-o", tmp_path / "out") == 2
+    assert "lies on another grid than" in capsys.readouterr().err

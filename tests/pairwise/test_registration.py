@@ -7,8 +7,10 @@ import pytest
 import torch
 
 import roundtrip as rt
+from roundtrip.algorithms.card import Card, Intensities, Preparation
 from roundtrip.evaluation.quality import FoldCounts, LabelScores
 from roundtrip.evaluation.round_trip import RoundTripStatistics
+from roundtrip.pairwise.model import Scan, open_model
 from roundtrip.pairwise.outcome import Similarity
 from roundtrip.space.transform import Transform
 
@@ -106,3 +108,33 @@ def test_what_cannot_be_meant_is_said(found, as_users_see_it):
         rt.register(found.moving, found.fixed, fixed_mask=mask)
     with pytest.raises(ValueError, match="label map of the moving image"):
         rt.register(found.moving, found.fixed, moving_labels=found.moving)
+
+
+@pytest.fixture
+def wild_model(tmp_path):
+    """A model in a folder whose maps fold, and do not belong together."""
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        network = rt.UNet(dims=3, down_features=(8, 8), up_features=(8, 8)).eval()
+        torch.nn.init.normal_(network.last.weight, std=0.6)
+    preparation = Preparation(
+        orientation="LPS",
+        intensities=Intensities(unit="percentiles", lower=1, upper=99),
+        spacing=(1.2, 1.2, 1.2),
+        grid=(32, 32, 32),
+    )
+    card = Card(preparation=preparation, data="", numbers={}, licence="")
+    rt.save(rt.DisplacementRegistration(network), tmp_path / "model", card=card)
+    return tmp_path / "model"
+
+
+def test_what_a_model_says_is_a_start_and_no_excuse_for_folds(found, wild_model):
+    moving, fixed = found.moving, found.fixed
+    registered = open_model(wild_model)(Scan(moving), Scan(fixed))
+    maps = registered.between(moving.grid, fixed.grid)
+    alone = Transform.from_maps(maps.AB, fixed, moving, inverse=maps.BA)
+    assert alone.jacobian().data.min() < 0 and alone.round_trip_error().data.mean() > 1
+    result = rt.register(moving, fixed, model=wild_model, effort="fast")
+    assert result.metrics["folds"] == {"count": 0, "percent": 0, "non_diffeomorphic_volume_percent": 0}
+    assert result.metrics["roundtrip_error_mm"]["mean"] < 0.1
+    assert result.settings["model"] == str(wild_model) and result.settings["linear"] is None

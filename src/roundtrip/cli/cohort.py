@@ -144,9 +144,10 @@ def _registering(settings: Mapping[str, Any], device: str) -> "Callable[[FilePai
 
     def register_one(pair: "FilePair", folder: Path) -> Mapping[str, Any]:
         began = time.perf_counter()
-        files = {name: Path(path) for name, path in pair.as_dict().items() if name != "name"}
+        files: dict[str, Any] = {name: Path(path) for name, path in pair.as_dict().items() if name != "name"}
+        files |= {name: (files[name],) for name in ("fixed", "moving")}
         with contextlib.redirect_stderr(io.StringIO()):
-            register(**files, **settings, output=folder, device=device, quiet=True)  # type: ignore[arg-type]
+            register(**files, **settings, output=folder, device=device, quiet=True)
         metrics: dict[str, Any] = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
         # The command counts from the start of its process, which here has done other pairs before.
         metrics["wall_seconds"] = round(time.perf_counter() - began, 2)

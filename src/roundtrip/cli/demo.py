@@ -53,8 +53,8 @@ def demo(
     pair = draw_pair(seed=seed)
     files = _written(pair, output / "images")
     register(
-        fixed=files["fixed"],
-        moving=files["moving"],
+        fixed=(files["fixed"],),
+        moving=(files["moving"],),
         fixed_labels=files["fixed_labels"],
         moving_labels=files["moving_labels"],
         output=output,

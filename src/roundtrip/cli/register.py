@@ -4,15 +4,17 @@ import os
 import shlex
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
 if TYPE_CHECKING:
+    from roundtrip.evaluation.quality import LandmarkErrors
     from roundtrip.pairwise.registration import Registration
     from roundtrip.reports.pair import ReportedPair
+    from roundtrip.space.points import PointTable
     from roundtrip.space.volume import Volume
 
 STAGES = ("reading", "aligning", "deforming", "measuring", "writing")
@@ -20,16 +22,23 @@ STAGES = ("reading", "aligning", "deforming", "measuring", "writing")
 
 def register(
     *,
-    fixed: Annotated[Path, tyro.conf.arg(aliases=["-f"], metavar="IMAGE")],
-    moving: Annotated[Path, tyro.conf.arg(aliases=["-m"], metavar="IMAGE")],
+    fixed: Annotated[tuple[Path, ...], tyro.conf.arg(aliases=["-f"], metavar="IMAGE [IMAGE ...]")],
+    moving: Annotated[tuple[Path, ...], tyro.conf.arg(aliases=["-m"], metavar="IMAGE [IMAGE ...]")],
     output: Annotated[Path, tyro.conf.arg(aliases=["-o"], metavar="DIR")],
     linear: Literal["none", "rigid", "similarity", "affine"] = "affine",
     modality: Literal["same", "different", "auto"] = "auto",
     effort: Literal["fast", "default", "best"] = "default",
     fixed_labels: Path | None = None,
     moving_labels: Path | None = None,
+    fixed_landmarks: Annotated[Path | None, tyro.conf.arg(metavar="CSV")] = None,
+    moving_landmarks: Annotated[Path | None, tyro.conf.arg(metavar="CSV")] = None,
+    fixed_guide: Annotated[tuple[Path, ...], tyro.conf.arg(metavar="[LABELS|CSV ...]")] = (),
+    moving_guide: Annotated[tuple[Path, ...], tyro.conf.arg(metavar="[LABELS|CSV ...]")] = (),
+    points_world: Literal["LPS", "RAS"] = "LPS",
     fixed_mask: Path | None = None,
     moving_mask: Path | None = None,
+    fixed_rigid: Path | None = None,
+    moving_rigid: Path | None = None,
     model: Path | None = None,
     fixed_volume: int | None = None,
     moving_volume: int | None = None,
@@ -48,16 +57,25 @@ def register(
     whether to trust them.
 
     Args:
-        fixed: The image that stays: results lie on its grid.
-        moving: The image that is laid onto it.
+        fixed: The image that stays: results lie on its grid. Several of one grid, such as a T1 and a T2, are
+            compared each with its partner, in order.
+        moving: The image that is laid onto it; as many as there are fixed ones.
         output: Folder for the results; made if it is not there, older results in it are replaced.
         linear: How the images are aligned before the deformation.
         modality: Whether tissues are equally bright in both images; auto looks.
         effort: How long to search.
-        fixed_labels: Label map of the fixed image, to measure overlap with.
+        fixed_labels: Label map of the fixed image, to measure overlap with; it does not steer.
         moving_labels: Label map of the moving image, which is warped too.
+        fixed_landmarks: Points of the fixed image, to measure by: a table with columns x, y, z in mm; paired
+            by a column name, or by order. They do not steer.
+        moving_landmarks: Their partners in the moving image.
+        fixed_guide: What steers, besides intensities: a label map, a table of landmarks, or both.
+        moving_guide: The same of the moving image.
+        points_world: The world of the tables; ITK and ANTs count in LPS, 3D Slicer in RAS.
         fixed_mask: Where intensities of the fixed image count: not 0.
         moving_mask: Where those of the moving image count.
+        fixed_rigid: Label map of what must stay rigid in the fixed image, such as bones: each label a body.
+        moving_rigid: Instead, what must stay rigid in the moving image.
         model: Folder of a trained model, from whose map to start instead of an alignment.
         fixed_volume: Which image of a 4-D fixed file to take, from 0.
         moving_volume: Which image of a 4-D moving file to take, from 0.
@@ -70,9 +88,12 @@ def register(
     """
     if output.exists() and not output.is_dir():
         raise ValueError(f"{output} is a file; name a folder for the results, e.g. `--output {output}.d`.")
-    for path in (fixed, moving, fixed_labels, moving_labels, fixed_mask, moving_mask, model):
-        if path is not None and not path.exists():
-            raise FileNotFoundError(f"{path} does not exist.")
+    _require_paths(
+        *(*fixed, *moving, *fixed_guide, *moving_guide),
+        *(fixed_labels, moving_labels, fixed_landmarks, moving_landmarks),
+        *(fixed_mask, moving_mask, fixed_rigid, moving_rigid, model),
+    )
+    _require_as_many(fixed, moving)
 
     from roundtrip._files import whole_folder
     from roundtrip.cli.chain import require_device, use_threads
@@ -88,13 +109,22 @@ def register(
         print("roundtrip: compiling for this machine, once; it takes about 20 s", file=sys.stderr)
     how = {"orientation": orientation, "replace_nan": replace_nan}
     with whole_folder(output) as folder, progress("reading", len(STAGES), quiet=quiet) as advance:
+        source = _images(moving, "moving", moving_volume, how)
+        target = _images(fixed, "fixed", fixed_volume, how)
+        table: dict[str, Any] = {"dims": target[0].dims, "world": points_world}
         result = registered(
-            moving=_image(moving, "moving", moving_volume, how),
-            fixed=_image(fixed, "fixed", fixed_volume, how),
+            moving=source,
+            fixed=target,
             moving_labels=_map(moving_labels, orientation),
             fixed_labels=_map(fixed_labels, orientation),
+            moving_landmarks=_table(moving_landmarks, table),
+            fixed_landmarks=_table(fixed_landmarks, table),
+            moving_guide=[_guide(path, orientation, table) for path in moving_guide],
+            fixed_guide=[_guide(path, orientation, table) for path in fixed_guide],
             moving_mask=_map(moving_mask, orientation),
             fixed_mask=_map(fixed_mask, orientation),
+            moving_rigid=_map(moving_rigid, orientation),
+            fixed_rigid=_map(fixed_rigid, orientation),
             linear=linear,
             modality=modality,
             effort=effort,
@@ -106,7 +136,7 @@ def register(
         metrics = result.metrics
         advance("writing")
         write_volumes_and_transforms(result, folder)
-        write_report(folder / "report.html", _reported(result, moving, fixed))
+        write_report(folder / "report.html", _reported(result, moving[0], fixed[0]))
         metrics = {"ok": metrics["ok"], "wall_seconds": round(_seconds_since_start(), 2), **metrics}
         write_json(folder / "metrics.json", metrics)
     for reason in result.reasons:
@@ -114,11 +144,25 @@ def register(
     announce(_lines(result, metrics, output), metrics, as_json=json, quiet=quiet)
 
 
-def _image(path: Path, name: str, volume: int | None, how: Mapping[str, Any]) -> "Volume":
+def _require_paths(*paths: Path | None) -> None:
+    for path in paths:
+        if path is not None and not path.exists():
+            raise FileNotFoundError(f"{path} does not exist.")
+
+
+def _require_as_many(fixed: Sequence[Path], moving: Sequence[Path]) -> None:
+    if not fixed or len(fixed) != len(moving):
+        raise ValueError(
+            f"there are {len(fixed)} fixed images but {len(moving)} moving ones; each is compared with its "
+            "partner, e.g. `--fixed t1.nii.gz t2.nii.gz --moving other_t1.nii.gz other_t2.nii.gz`."
+        )
+
+
+def _images(paths: Sequence[Path], name: str, volume: int | None, how: Mapping[str, Any]) -> "list[Volume]":
     from roundtrip.space.files import read
 
     try:
-        return read(path, volume=volume, **how)
+        return [read(path, volume=volume, **how) for path in paths]
     except ValueError as error:
         raise ValueError(str(error).replace("`--volume 0`", f"`--{name}-volume 0`")) from error
 
@@ -127,6 +171,23 @@ def _map(path: Path | None, orientation: str | None) -> "Volume | None":
     from roundtrip.space.files import read
 
     return None if path is None else read(path, labels=True, orientation=orientation)
+
+
+def _table(path: Path | None, how: Mapping[str, Any]) -> "PointTable | None":
+    from roundtrip.space.points import read_points
+
+    return None if path is None else read_points(path, **how)
+
+
+def _guide(path: Path, orientation: str | None, how: Mapping[str, Any]) -> "Volume | PointTable":
+    from roundtrip.pairwise.landmark_pairs import is_points
+    from roundtrip.space.files import read
+
+    if is_points(path):
+        from roundtrip.space.points import read_points
+
+        return read_points(path, **how)
+    return read(path, labels=True, orientation=orientation)
 
 
 def _reported(result: "Registration", moving: Path, fixed: Path) -> "ReportedPair":
@@ -162,6 +223,7 @@ def _lines(result: "Registration", metrics: Mapping[str, Any], output: Path) -> 
         scores = outcome.dice
         name = f"mean Dice of {scores.num_labels} labels"
         cells.append((name, f"{scores.mean_before:.3f} before, {scores.mean:.3f} after"))
+    cells += _guided_lines(result)
     cells += [
         ("folded voxels", f"{folds.count}, {folds.non_diffeomorphic_volume_percent:.4f} % of the volume"),
         ("a round trip misses by", f"{miss.mean:.3f} mm on average, {miss.max:.3f} mm at most"),
@@ -169,6 +231,28 @@ def _lines(result: "Registration", metrics: Mapping[str, Any], output: Path) -> 
         ("written", str(output)),
     ]
     return [f"{name:33}{value}" for name, value in cells]
+
+
+def _guided_lines(result: "Registration") -> list[tuple[str, str]]:
+    """Landmarks that measure, and what became of what steered."""
+    cells, guided = [], result.guided
+    if result.landmarks is not None:
+        cells.append(("landmarks apart by", _distances(result.landmarks.errors(result.transform))))
+    if guided.labels is not None:
+        scores = guided.labels
+        cells.append(
+            ("labels that steered, mean Dice", f"{scores.mean_before:.3f} before, {scores.mean:.3f} after")
+        )
+    if guided.landmarks is not None:
+        cells.append(("landmarks that steered, apart by", _distances(guided.landmarks)))
+    for body, found in (guided.rigid or {}).items():
+        turned = f"turned by {found.rotation_degrees:.1f} degrees, off by {found.max:.1g} mm at most"
+        cells.append((f"rigid region {body}", turned))
+    return cells
+
+
+def _distances(errors: "LandmarkErrors") -> str:
+    return f"{errors.before:.2f} mm before, {errors.mean:.2f} mm after ({errors.max:.2f} mm at most)"
 
 
 def _compiles_first() -> bool:

@@ -30,6 +30,7 @@ from roundtrip.pairwise.arithmetic import (
 )
 from roundtrip.pairwise.pyramid import coarse_image, coarse_shape, fine_field, gaussian_weights
 from roundtrip.pairwise.settings import DeformableSettings, LevelSettings
+from roundtrip.pairwise.steering import Steering
 from roundtrip.pairwise.unfold import unfold
 
 # Of a final correction of both maps.
@@ -76,12 +77,13 @@ def deform(
     moving_mask: Mask | None = None,
     fixed_mask: Mask | None = None,
     start: tuple[Map, Map] | None = None,
+    steering: Steering | None = None,
 ) -> Deformation:
     """Registers one pair of images on one grid, whose voxels are `spacing` apart along each axis.
 
     Masks say which voxels are compared. `start` is a pair of maps to begin from, in the order of the result;
-    coarse levels are then left out. Neither map has a fold: no simplex of any cell of the grid loses its
-    orientation, see `unfold.py`.
+    coarse levels are then left out. `steering` is what has a say besides intensities. Neither map has a fold:
+    no simplex of any cell of the grid loses its orientation, see `unfold.py`.
     """
     began = time.perf_counter()
     _require_deformable(moving, fixed, spacing)
@@ -93,13 +95,17 @@ def deform(
         if start is not None:
             _begin(halves, start, arithmetic)
         levels = [
-            _Level(halves, level, settings, tuple(spacing), arithmetic).run()
+            _Level(halves, level, settings, tuple(spacing), arithmetic, steering or Steering()).run()
             for level in settings.levels
             if start is None or level.coarser <= max(2, settings.levels[-1].coarser)
         ]
+        if steering is not None and steering.anchors:
+            _anchor(halves, tuple(spacing), steering, arithmetic)
         phi, inverse = _whole(*halves, arithmetic), _whole(*halves[::-1], arithmetic)
         _reconcile(phi, inverse, arithmetic)
         phi, inverse = unfold(phi, arithmetic), unfold(inverse, arithmetic)
+        if steering is not None:
+            phi, inverse = steering.made_rigid(phi, inverse, arithmetic)
     return Deformation(
         phi=_as_map(phi, fixed.ndim - 2),
         inverse=_as_map(inverse, fixed.ndim - 2),
@@ -129,15 +135,13 @@ class _Level:
         settings: DeformableSettings,
         spacing: tuple[float, ...],
         arithmetic: AbstractArithmetic,
+        steering: Steering,
     ) -> None:
         self.halves, self.level, self.settings, self.arithmetic = halves, level, settings, arithmetic
         self.forces = settings.similarity.forces()
         full = halves[0].image.shape[2:]
         shape = coarse_shape(full, spacing, level.coarser)
-        # How many of the finest voxels of this level fit into one along each axis: lengths are in the former.
-        apart = [s * (n - 1) / max(m - 1, 1) for s, n, m in zip(spacing, full, shape, strict=True)]
-        finest = min(a for a, m in zip(apart, shape, strict=True) if m > 1)
-        relative = _three([finest / a if a > 0 else 1.0 for a in apart], 1.0)
+        relative = _relative(spacing, full, shape)
         self.shape, self._scale = shape, [r**2 for r in relative]
         self.images = [self._image(half.image, shape) for half in halves]
         self.masks = [self._mask(half.mask, shape) for half in halves]
@@ -148,6 +152,7 @@ class _Level:
         self.fields = [
             self._field(half.u, like=image) for half, image in zip(halves, self.images, strict=True)
         ]
+        self.steering = steering.at_level(self.images[0].shape[1:], relative, arithmetic)
 
     def run(self) -> LevelReport:
         values: list[float] = []
@@ -155,13 +160,14 @@ class _Level:
         warped = [torch.empty_like(image) for image in self.images]
         pulls, spare = ([torch.empty_like(like) for _ in "AB"] for _ in range(2))
         memories = [Memory(torch.zeros_like(like), torch.zeros_like(like[0])) for _ in "AB"]
-        stopped, undeformed = "done", self._undeformed(pulls)
+        stopped, undeformed, held = "done", self._undeformed(pulls), False
         while len(values) < self.level.steps:
             values.append(self._pull(warped, pulls))
-            if self._without_gain(values):
+            if self._without_gain(values) and not held:
                 stopped = "no gain"
                 break
             self._step(pulls, memories, len(values), spare)
+            held = self.steering.correct(self.fields)
         for half, u in zip(self.halves, self.fields, strict=True):
             half.u = u
         return LevelReport(self.shape, len(values), undeformed, values[0], values[-1], stopped)
@@ -175,7 +181,8 @@ class _Level:
 
     def _pull(self, warped: list[Values], pulls: list[Vectors]) -> float:
         self.arithmetic.read_both(self.images, self.fields, warped)
-        return self.forces(warped, self._weight(), self._scale, self.arithmetic, pulls)
+        alike = self.forces(warped, self._weight(), self._scale, self.arithmetic, pulls)
+        return alike + self.steering.pull(self.fields, pulls)
 
     def _step(self, pulls: list[Vectors], memories: list[Memory], count: int, spare: list[Vectors]) -> None:
         """Both fields after one step; `spare` is used up."""
@@ -218,6 +225,17 @@ def _begin(halves: tuple[_Half, _Half], start: tuple[Map, Map], arithmetic: Abst
     for half, phi in zip(halves, start, strict=True):
         u = _as_vectors(displacement_of(phi, half.image)) / 2
         half.u = arithmetic.invert(unfold(u, arithmetic), torch.empty_like(u))
+
+
+def _anchor(
+    halves: tuple[_Half, _Half], spacing: Sequence[float], steering: Steering, arithmetic: AbstractArithmetic
+) -> None:
+    """Both halves on the full grid, with what is anchored in its place."""
+    full = halves[0].image.shape[2:]
+    fields = [half.u for half in halves if half.u is not None]
+    fine = steering.finish(fields, _three(full, 1), _relative(spacing, full, full), arithmetic)
+    for half, u in zip(halves, fine, strict=True):
+        half.u = u
 
 
 def _whole(start: _Half, end: _Half, arithmetic: AbstractArithmetic) -> Vectors:
@@ -265,6 +283,17 @@ def _standardised(image: Values) -> Values:
     mean = image.mean(dim=(1, 2, 3), keepdim=True)
     deviation = image.std(dim=(1, 2, 3), keepdim=True, correction=0)
     return (image - mean) / torch.where(deviation > 0, deviation, 1)
+
+
+def _relative(spacing: Sequence[float], full: Sequence[int], shape: Sequence[int]) -> tuple[float, ...]:
+    """Of a level: how many of its finest voxels fit into one along each axis, the other way round.
+
+    Lengths are in the finest voxels; times this they are in voxels along an axis.
+    """
+    apart = [s * (n - 1) / max(m - 1, 1) for s, n, m in zip(spacing, full, shape, strict=True)]
+    finest = min(a for a, m in zip(apart, shape, strict=True) if m > 1)
+    relative: tuple[float, ...] = _three([finest / a if a > 0 else 1.0 for a in apart], 1.0)
+    return relative
 
 
 # Planes become volumes of one slice, which lies in the middle so that planes can be shared among threads.

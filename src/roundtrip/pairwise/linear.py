@@ -76,13 +76,15 @@ def align(
     modality: Modality = "same",
     moving_mask: Volume | None = None,
     fixed_mask: Volume | None = None,
+    start: Affine | None = None,
 ) -> Alignment:
     """The linear map of this `kind` that takes points of `fixed` to points of `moving`, both in LPS mm.
 
     The grids may differ in everything, and the images lie anywhere. Exchanged images give the inverse matrix.
     Images of one `modality` are compared by correlation, others by the correlation ratio, which follows any
     change of contrast. Masks say which voxels count, on the grid of their image. `kind` "none" takes the
-    world as it is, and only measures.
+    world as it is, and only measures. From a `start` that is known, a matrix as the result's, nothing is
+    searched for: it is only improved.
     """
     began = time.perf_counter()
     _require_choices(kind, modality)
@@ -90,7 +92,8 @@ def align(
     effort = _Effort()
     seen = survey(moving, moving_mask, "moving", finest=effort.fine)
     target = survey(fixed, fixed_mask, "fixed", finest=effort.fine)
-    G, objective, start = _Search(seen, target, modality, effort).find(kind)
+    known = None if start is None else _centred_matrix(start, seen, target)
+    G, objective, began_at = _Search(seen, target, modality, effort).find(kind, known)
     header = _header(seen, target)
     costs, overlaps = objective.measure(np.stack([header, G]))
     if kind == "none" and overlaps[0] == 0:
@@ -105,7 +108,7 @@ def align(
         before=float(costs[0]),
         after=float(costs[1]),
         overlap=float(overlaps[1]),
-        start=start,
+        start=began_at,
         seconds=time.perf_counter() - began,
     )
 
@@ -128,12 +131,17 @@ class _Search:
     def radius(self) -> float:
         return float(np.sqrt(self.moving.radius * self.fixed.radius))
 
-    def find(self, kind: Kind) -> tuple[np.ndarray, Objective, str]:
+    def find(self, kind: Kind, known: np.ndarray | None = None) -> tuple[np.ndarray, Objective, str]:
         fine = self.objective(self.effort.fine, self.effort.fine_samples, local=True)
         if kind == "none":
             return _header(self.moving, self.fixed), fine, "as the images lie in the world"
         groups = {name: Group.of(name, self.moving.dims, self.radius) for name in get_args(Kind)[1:]}
         scaled = groups["rigid" if kind == "rigid" else "similarity"]
+        if known is not None:
+            middle = self.objective(self.effort.middle, self.effort.middle_samples)
+            G, _ = descend(middle, known[None], groups[kind], steps=8)
+            G, _ = descend(fine, G, groups[kind], steps=self.effort.fine_steps)
+            return G[0], fine, "as it was given"
         first, second, third = self.effort.kept
         search = self.objective(self.effort.search, self.effort.search_samples)
         G, names = starts(search, self.length, first, header=_header(self.moving, self.fixed))
@@ -173,6 +181,15 @@ def _header(moving: Survey, fixed: Survey) -> np.ndarray:
     G = np.eye(4)
     G[:3, 3] = fixed.centre - moving.centre
     return G
+
+
+def _centred_matrix(matrix: Affine, moving: Survey, fixed: Survey) -> np.ndarray:
+    """As G: what `_world_matrix` makes this matrix of."""
+    whole, to_fixed, from_moving = np.eye(4), np.eye(4), np.eye(4)
+    kept = [*range(moving.dims), 3]
+    whole[np.ix_(kept, kept)] = matrix.numpy()
+    to_fixed[:3, 3], from_moving[:3, 3] = fixed.centre, -moving.centre
+    return from_moving @ whole @ to_fixed
 
 
 def _world_matrix(G: np.ndarray, moving: Survey, fixed: Survey) -> np.ndarray:

@@ -199,6 +199,13 @@ def _labels(
     return warped, LabelScores(*scores)
 
 
+def label_scores(transform: Transform, before: Transform, fixed: Volume, moving: Volume) -> LabelScores:
+    """Dice of the labels that both maps have, moved by two transforms between their images."""
+    scores = _labels(transform, before, fixed, moving)[1]
+    assert scores is not None
+    return scores
+
+
 def _foreground(labels: Volume) -> set[int]:
     return set(labels.data.unique().tolist()) - {0}
 

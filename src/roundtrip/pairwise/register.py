@@ -4,11 +4,12 @@ Neighbours: `linear.py` and `deformable.py`, which find the maps; `domain.py`, w
 `registration.py`, what comes out.
 """
 
+import dataclasses
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 import torch
@@ -21,6 +22,8 @@ from roundtrip.pairwise.contrast import Contrast, alike, contrast_of
 from roundtrip.pairwise.deformable import deform
 from roundtrip.pairwise.domain import Domain, domain_of
 from roundtrip.pairwise.forces import SelfSimilarity
+from roundtrip.pairwise.guidance import Guidance, Guide, guidance
+from roundtrip.pairwise.landmark_pairs import LandmarkPairs, PointsOrPath, paired
 from roundtrip.pairwise.linear import Alignment, align
 from roundtrip.pairwise.registration import Registration
 from roundtrip.pairwise.settings import DeformableSettings
@@ -32,7 +35,10 @@ from roundtrip.space.resample import require_same_dims
 from roundtrip.space.smoothing import antialiased
 from roundtrip.space.steps import MapStep, affine_part, follow_grid, joined
 from roundtrip.space.transform import Transform
-from roundtrip.space.volume import Volume, require_contrast
+from roundtrip.space.volume import Volume, require_contrast, stacked
+
+if TYPE_CHECKING:
+    from roundtrip.pairwise.model import Registered
 
 Path = str | os.PathLike[str]
 Linear = Literal["none", "rigid", "similarity", "affine"]
@@ -47,8 +53,8 @@ _COARSER = 1.25
 
 
 def register(
-    moving: Volume | Path,
-    fixed: Volume | Path,
+    moving: Volume | Path | Sequence[Volume | Path],
+    fixed: Volume | Path | Sequence[Volume | Path],
     *,
     linear: Linear = "affine",
     modality: Modality = "auto",
@@ -57,17 +63,27 @@ def register(
     fixed_mask: Volume | Path | None = None,
     moving_labels: Volume | Path | None = None,
     fixed_labels: Volume | Path | None = None,
+    moving_landmarks: PointsOrPath | None = None,
+    fixed_landmarks: PointsOrPath | None = None,
+    moving_guide: Guide | Sequence[Guide] | None = None,
+    fixed_guide: Guide | Sequence[Guide] | None = None,
+    moving_rigid: Volume | Path | None = None,
+    fixed_rigid: Volume | Path | None = None,
     model: Path | None = None,
     device: str | torch.device = "cpu",
     on_stage: Callable[[str], None] | None = None,
 ) -> Registration:
     """Finds the transform that lays `moving` onto `fixed`, and its inverse: no training, nothing prepared.
 
-    Images are volumes or files, of any orientation, spacing and size, anywhere in the world. First a `linear`
-    alignment, then a deformation, on the grid of the fixed image. `modality`: whether equal tissue is equally
-    bright in both; "auto" looks (and believes in "same" with a model). Masks say where intensities count;
-    labels say nothing but Dice. `model` is the folder of a trained model, from whose maps the deformation
-    starts instead of from an alignment.
+    Images are volumes or files, of any orientation, spacing and size, anywhere in the world; several of one
+    grid, in a list, are compared channel by channel. First a `linear` alignment, then a deformation, on the
+    grid of the fixed image. `modality`: whether equal tissue is equally bright in both; "auto" looks (and
+    believes in "same" with a model). `model` is the folder of a trained model, from whose maps the
+    deformation starts instead of from an alignment.
+
+    Masks say where intensities count. A guide steers, and nothing else does: a label map, landmarks (a CSV, a
+    `PointTable`, or rows of LPS mm), or both in a list, for both images. Labels and landmarks given as such
+    only measure. Every label of `fixed_rigid`, or of `moving_rigid`, stays rigid.
 
     The result is a `Registration`: `.transform`, `.inverse`, `.warped`, `.metrics`, and `.ok`, which is
     False, with `.reasons`, where the registration failed. `on_stage` is called with the name of every stage.
@@ -78,17 +94,30 @@ def register(
     source = _given(moving, moving_mask, moving_labels, "moving")
     target = _given(fixed, fixed_mask, fixed_labels, "fixed")
     require_same_dims(source.image, target.image)
+    steered_by = guidance(
+        fixed=target.image,
+        moving=source.image,
+        fixed_guide=fixed_guide,
+        moving_guide=moving_guide,
+        fixed_rigid=fixed_rigid,
+        moving_rigid=moving_rigid,
+    )
+    landmarks = _landmarks(fixed_landmarks, moving_landmarks, target.image, source.image)
 
     began = time.perf_counter()
     pair = _Pair(source.scaled().to(device), target.scaled().to(device), source.mask, target.mask)
     tell("aligning")
+    registered = None
     if model is None:
-        start, contrast = _aligned(pair, linear, modality)
+        start, contrast = _aligned(pair, linear, modality, steered_by)
     else:
-        start, contrast = _by_model(model, source.image, target.image, modality)
+        registered = _by_model(model, source.image, target.image)
+        start = _before_model(registered, target.image, source.image)
+        # A model was trained on images like these; mostly of one contrast.
+        contrast = "same" if modality == "auto" else modality
     linear_seconds = time.perf_counter() - began
     tell("deforming")
-    transform, notes = _deformed(pair, start, contrast, effort)
+    transform, notes = _deformed(pair, start, contrast, effort, steered_by, registered)
     return Registration(
         transform=transform,
         moving=source.image,
@@ -98,7 +127,9 @@ def register(
         contrast=contrast,
         seconds=time.perf_counter() - began,
         linear_seconds=linear_seconds,
-        notes=notes,
+        notes=(*notes, *steered_by.notes, *_measured_by_guides(source, target, landmarks, steered_by)),
+        landmarks=landmarks,
+        guidance=steered_by,
         settings={
             "linear": linear if model is None else None,
             "modality": modality,
@@ -108,6 +139,7 @@ def register(
             "masks": [
                 name for name, side in (("moving", source), ("fixed", target)) if side.mask is not None
             ],
+            "guides": _names_of_guides(steered_by),
             "device": str(device),
             "threads": torch.get_num_threads(),
         },
@@ -146,18 +178,27 @@ class _Pair:
     fixed_mask: Volume | None
 
 
-def _aligned(pair: _Pair, linear: Linear, modality: Modality) -> tuple[Transform, Contrast]:
+def _aligned(
+    pair: _Pair, linear: Linear, modality: Modality, steered_by: Guidance
+) -> tuple[Transform, Contrast]:
     """A linear transform, found under the contrast that was asked for, or under the one that fits."""
+    moving, fixed = steered_by.with_channels(pair.moving, pair.fixed)
+    start = None if linear == "none" else steered_by.start(linear)
 
     def found(contrast: Contrast) -> Alignment:
-        return align(
-            pair.moving,
-            pair.fixed,
-            kind=linear,
-            modality=contrast,
-            moving_mask=pair.moving_mask,
-            fixed_mask=pair.fixed_mask,
-        )
+        how: dict[str, Any] = {"moving_mask": pair.moving_mask, "fixed_mask": pair.fixed_mask}
+        alignment = align(moving, fixed, kind=linear, modality=contrast, start=start, **how)
+        if start is not None and not steered_by.keeps(alignment.matrix, start, min(fixed.spacing)):
+            alignment = dataclasses.replace(alignment, matrix=start)
+        if fixed is pair.fixed:
+            return alignment
+        # How alike the images alone are is for their contrast to say.
+        matrix = alignment.inverse() @ pair.moving.world_from_voxel
+        moved = Volume(pair.moving.data, matrix)
+        if pair.moving_mask is not None:
+            how["moving_mask"] = Volume(pair.moving_mask.data, matrix)
+        alone = align(moved, pair.fixed, kind="none", modality=contrast, **how)
+        return dataclasses.replace(alignment, after=alone.after)
 
     def transform(alignment: Alignment) -> Transform:
         return Transform.from_affine(alignment.matrix, pair.fixed, pair.moving)
@@ -172,22 +213,39 @@ def _aligned(pair: _Pair, linear: Linear, modality: Modality) -> tuple[Transform
     return transform(same if contrast == "same" else different), contrast
 
 
-def _by_model(folder: Path, moving: Volume, fixed: Volume, modality: Modality) -> tuple[Transform, Contrast]:
+def _by_model(folder: Path, moving: Volume, fixed: Volume) -> "Registered":
     # Imported here: it brings networks and their cards, which take a third of a second.
     from roundtrip.pairwise.model import Scan, open_model
 
-    registered = open_model(folder)(Scan(moving), Scan(fixed))
-    maps = registered.between(moving.grid, fixed.grid)
-    start = Transform.from_maps(maps.AB, fixed, moving, inverse=maps.BA)
-    # A model was trained on images like these; mostly of one contrast.
-    return start, "same" if modality == "auto" else modality
+    return open_model(folder)(Scan(moving), Scan(fixed))
+
+
+def _before_model(registered: "Registered", fixed: Volume, moving: Volume) -> Transform:
+    """How the model's preparation lays the images onto each other: centre on centre."""
+    matrix = registered.moving.world_from_unit @ registered.fixed.unit_from_world
+    return Transform.from_affine(matrix, fixed, moving)
+
+
+def _model_on(registered: "Registered", start: Transform, grid: Grid) -> tuple[Map, Map]:
+    """What a model adds to `start`, in unit coordinates of `grid`: a place for a deformation to begin."""
+    laid = Grid(grid.shape, affine_part(start.steps, start.dims) @ grid.world_from_voxel)
+    maps = registered.between(laid, grid)
+    return maps.AB, maps.BA
 
 
 @torch.no_grad()
 def _deformed(
-    pair: _Pair, start: Transform, contrast: Contrast, effort: Effort
+    pair: _Pair,
+    start: Transform,
+    contrast: Contrast,
+    effort: Effort,
+    steered_by: Guidance | None = None,
+    registered: "Registered | None" = None,
 ) -> tuple[Transform, tuple[str, ...]]:
-    """`start` after a deformation of the fixed world, found where it pays, stored on the whole fixed grid."""
+    """`start` after a deformation of the fixed world, found where it pays, stored on the whole fixed grid.
+
+    It begins with what a model found, if there is one.
+    """
     source, target = pair.moving, pair.fixed
     laid = _laid(_blurred(source, start, target.grid), start, target)
     domain = domain_of(target, laid)
@@ -199,6 +257,8 @@ def _deformed(
         settings=settings_of(effort) if contrast == "same" else _across(effort),
         moving_mask=_weights(laid_mask, domain, target),
         fixed_mask=_weights(pair.fixed_mask, domain, target),
+        start=None if registered is None else _model_on(registered, start, domain.grid),
+        steering=None if steered_by is None else steered_by.steering(domain, start, target.grid),
     )
     there = MapStep(_on_whole(found.phi, domain.grid, target.grid), target.grid)
     back = MapStep(_on_whole(found.inverse, domain.grid, target.grid), target.grid)
@@ -243,11 +303,18 @@ def _weights(mask: Volume | None, domain: Domain, target: Volume) -> torch.Tenso
 
 
 def _given(
-    image: Volume | Path, mask: Volume | Path | None, labels: Volume | Path | None, name: str
+    image: Volume | Path | Sequence[Volume | Path],
+    mask: Volume | Path | None,
+    labels: Volume | Path | None,
+    name: str,
 ) -> _Given:
     """Everything on the table and checked before anything is computed."""
-    volume = image if isinstance(image, Volume) else read(image)
-    require_contrast(volume, f"the {name} image" if isinstance(image, Volume) else os.fspath(image))
+    given: list[Any] = list(image) if isinstance(image, list | tuple) else [image]
+    names = [f"the {name} image" if isinstance(one, Volume) else os.fspath(one) for one in given]
+    volumes = [one if isinstance(one, Volume) else read(one) for one in given]
+    for one, called in zip(volumes, names, strict=True):
+        require_contrast(one, called)
+    volume = stacked(volumes, names)
     if volume.dims < 2:
         raise ValueError(f"the {name} image has 1 axis; images of 2 or 3 are registered.")
     what = f"the label map of the {name} image"
@@ -273,6 +340,43 @@ def _on_grid(volume: Volume | None, image: Volume, what: str) -> Volume | None:
             "on the image, or resample it: `roundtrip.space.resample.resampled(labels, like=image)`."
         )
     return volume
+
+
+def _landmarks(
+    fixed: PointsOrPath | None, moving: PointsOrPath | None, target: Volume, source: Volume
+) -> LandmarkPairs | None:
+    if fixed is None and moving is None:
+        return None
+    if fixed is None or moving is None:
+        raise ValueError("landmarks were given for one image only; each needs its partner in the other.")
+    return paired(fixed, moving, fixed_grid=target.grid, moving_grid=source.grid)
+
+
+def _measured_by_guides(
+    source: _Given, target: _Given, landmarks: LandmarkPairs | None, steered_by: Guidance
+) -> tuple[str, ...]:
+    """That what measures has steered, too, where it has: such numbers say little about other places."""
+    said = []
+    if steered_by.labels is not None and target.labels is not None and source.labels is not None:
+        pairs = zip(steered_by.labels, (target.labels, source.labels), strict=True)
+        if any(torch.equal(one.data, other.data[:1]) for one, other in pairs):
+            said.append("the labels that measure have steered, too: Dice says little about other places.")
+    if steered_by.landmarks is not None and landmarks is not None:
+        both = {tuple(point) for point in steered_by.landmarks.fixed.tolist()}
+        if any(tuple(point) in both for point in landmarks.fixed.tolist()):
+            said.append(
+                "landmarks that measure have steered, too: their error says little about other places."
+            )
+    return tuple(said)
+
+
+def _names_of_guides(steered_by: Guidance) -> list[str]:
+    given = {
+        "labels": steered_by.labels,
+        "landmarks": steered_by.landmarks,
+        f"{steered_by.rigid_side} rigid region": steered_by.rigid,
+    }
+    return [name for name, one in given.items() if one is not None]
 
 
 def _require_choices(linear: str, modality: str, effort: str) -> None:

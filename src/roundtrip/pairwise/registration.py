@@ -7,6 +7,8 @@ from importlib.metadata import version
 from typing import Any
 
 from roundtrip.pairwise.contrast import Contrast
+from roundtrip.pairwise.guidance import Guidance, GuidedOutcome
+from roundtrip.pairwise.landmark_pairs import LandmarkPairs
 from roundtrip.pairwise.outcome import Outcome, judged
 from roundtrip.space.transform import Transform
 from roundtrip.space.volume import Volume
@@ -31,6 +33,10 @@ class Registration:
     """What was done otherwise than was asked, and why."""
     moving_labels: Volume | None = None
     fixed_labels: Volume | None = None
+    landmarks: LandmarkPairs | None = None
+    """That measure."""
+    guidance: Guidance = Guidance()  # noqa: RUF009
+    """What steered."""
 
     @property
     def inverse(self) -> Transform:
@@ -48,6 +54,11 @@ class Registration:
             fixed_labels=self.fixed_labels,
             moving_labels=self.moving_labels,
         )
+
+    @functools.cached_property
+    def guided(self) -> GuidedOutcome:
+        """What became of what steered."""
+        return self.guidance.outcome(self.transform)
 
     @property
     def warped(self) -> Volume:
@@ -67,7 +78,7 @@ class Registration:
     @property
     def reasons(self) -> tuple[str, ...]:
         """Why it failed."""
-        return self.outcome.reasons
+        return (*self.outcome.reasons, *self.guided.reasons)
 
     @property
     def metrics(self) -> dict[str, Any]:
@@ -86,4 +97,7 @@ class Registration:
         }
         if outcome.dice is not None:
             values["dice"] = outcome.dice.as_dict()
+        if self.landmarks is not None:
+            values["landmark_error_mm"] = vars(self.landmarks.errors(self.transform))
+        values |= self.guided.as_dict()
         return {**values, "settings": dict(self.settings), "version": version("roundtrip")}

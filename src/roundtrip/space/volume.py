@@ -1,5 +1,6 @@
 """`Volume`: an image or a label map in the world. Neighbours: `grid.py` (where voxels lie), `files.py`."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -85,6 +86,24 @@ class Volume:
 def grid_of(place: "Volume | Grid") -> Grid:
     """The grid of a volume, or the grid itself."""
     return place.grid if isinstance(place, Volume) else place
+
+
+def stacked(volumes: Sequence[Volume], names: Sequence[str]) -> Volume:
+    """Several images of one thing as the channels of one volume, on the grid of the first.
+
+    `names` are those that an error speaks of.
+    """
+    first = volumes[0]
+    for volume, name in zip(volumes, names, strict=True):
+        if not volume.grid.same_as(first.grid, tolerance=0.1):
+            raise ValueError(
+                f"{name} lies on another grid than {names[0]}: {volume.grid!r} instead of {first.grid!r}. "
+                "Several images of one person are compared voxel by voxel; resample them onto the first: "
+                "`roundtrip.space.resample.resampled(image, like=first)`."
+            )
+    if len(volumes) == 1:
+        return first
+    return Volume(torch.cat([volume.data.float() for volume in volumes]), first.world_from_voxel)
 
 
 def require_contrast(volume: Volume, name: str) -> None:
