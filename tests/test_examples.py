@@ -11,6 +11,7 @@ import torch
 EXAMPLES = sorted((Path(__file__).parents[1] / "examples").glob("*.py"))
 
 BUDGETS = {
+    "beyond_space": ["--steps", "3"],
     "knees": ["--people", "8", "--spacing", "8"],
     "own_algorithm": ["--steps", "3"],
     "train_shapes": ["--steps", "2", "--size", "16"],

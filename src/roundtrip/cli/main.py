@@ -24,7 +24,7 @@ import tyro
 from roundtrip._memory import keep_freed_memory
 from roundtrip._problems import ManyProblems
 
-SUBCOMMANDS = ("demo", "register", "warp", "inspect", "cohort", "train", "evaluate", "convert")
+SUBCOMMANDS = ("demo", "register", "warp", "inspect", "cohort", "train", "evaluate", "reproduce", "convert")
 
 DONE, OUR_FAULT, USER_ERROR, INTERRUPTED, TERMINATED = 0, 1, 2, 130, 143
 

@@ -61,8 +61,8 @@ def pair_figure(moving: Image, fixed: Image, phi_AB: Map, phi_BA: Map, *, width:
     shown = _draw_image(there_and_back, distance, DISTANCE_COLOURS, (0.0, distance.max().item() or 1.0))
     page.scale(shown, 2, 2)
 
-    folds = _draw_grid(page.panel(0, 3, r"grid $\Phi^{AB}$"), phi_AB, moving, width)
-    folds += _draw_grid(page.panel(1, 3, r"grid $\Phi^{BA}$"), phi_BA, fixed, width)
+    folds = draw_grid(page.panel(0, 3, r"grid $\Phi^{AB}$"), phi_AB, moving, width)
+    folds += draw_grid(page.panel(1, 3, r"grid $\Phi^{BA}$"), phi_BA, fixed, width)
     page.note(3, f"{folds} folded pixel{'' if folds == 1 else 's'}", FOLD if folds else INK)
     return page.figure
 
@@ -123,7 +123,7 @@ def _draw_image(ax: "Axes", image: Image, colours: str, limits: tuple[float, flo
     return shown
 
 
-def _draw_grid(ax: "Axes", phi: Map, behind: Image, width: float) -> int:
+def draw_grid(ax: "Axes", phi: Map, behind: Image, width: float) -> int:
     """Where phi sends the lines of a grid, over a pale image; says how many pixels fold."""
     from matplotlib.collections import LineCollection
 

@@ -13,6 +13,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PositiveFloa
 from roundtrip._shapes import Points, Scalar
 from roundtrip.algorithms.objective import Regularity
 from roundtrip.losses.regularity import bending_energy, diffusion, gradicon, inverse_consistency
+from roundtrip.maps.grid import unit_grid
 from roundtrip.maps.map import Map
 
 
@@ -33,6 +34,15 @@ class InverseConsistency(AbstractRegularityConfig):
 
     def function(self) -> Regularity:
         return inverse_consistency
+
+
+class InverseConsistencyOnGrid(AbstractRegularityConfig):
+    """Round trips come home at the voxels alone: to show that two of them may then change places (Fig. 2)."""
+
+    name: Literal["inverse_consistency_on_grid"] = "inverse_consistency_on_grid"
+
+    def function(self) -> Regularity:
+        return _inverse_consistency_on_grid
 
 
 class GradICON(AbstractRegularityConfig):
@@ -63,8 +73,13 @@ class Bending(AbstractRegularityConfig):
         return _bending_of_both
 
 
+def _inverse_consistency_on_grid(phi_AB: Map, phi_BA: Map, x: Points) -> Scalar:
+    # The points lie one to a voxel.
+    return inverse_consistency(phi_AB, phi_BA, unit_grid(x.shape[2:], like=x))
+
+
 def _diffusion_of_both(phi_AB: Map, phi_BA: Map, x: Points) -> Scalar:
-    # The points lie one to a voxel: they have the shape of the grid, and that is all that is asked.
+    # The points have the shape of the grid, and that is all that is asked.
     return diffusion(phi_AB, x) + diffusion(phi_BA, x)
 
 
@@ -77,7 +92,10 @@ def _from_name(given: Any) -> Any:
 
 
 RegularityConfig = Annotated[
-    Annotated[InverseConsistency | GradICON | Diffusion | Bending, Field(discriminator="name")],
+    Annotated[
+        InverseConsistency | InverseConsistencyOnGrid | GradICON | Diffusion | Bending,
+        Field(discriminator="name"),
+    ],
     BeforeValidator(_from_name),
 ]
 """Any of them, as a configuration writes it: `gradicon`, or `{name: gradicon, step: 0.001}`."""
