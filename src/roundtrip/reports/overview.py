@@ -64,9 +64,9 @@ class Overview:
 
 
 def write_overview(path: Path, overview: Overview, *, budget: int = MOST_CHARACTERS) -> None:
-    """Writes the page, whole or not at all; at most 9 MB for 5 000 pairs, whose pictures take `budget`."""
+    """Writes the page, whole or not at all; at most 10 MB for 5 000 pairs, whose pictures take `budget`."""
     entries = worst_first(overview.entries, overview.columns)
-    columns = [c for c in overview.columns if any(e.values.get(c.key) is not None for e in entries)]
+    columns = [c for c in overview.columns if any(_short(e.values.get(c.key)) is not None for e in entries)]
     texts = list(dict.fromkeys(name for entry in entries for name in entry.texts))
     stamps = stamps_of([entry.thumbnail for entry in entries], budget=budget)
     facts = {
@@ -92,7 +92,7 @@ def worst_first(entries: Sequence[Entry], columns: Sequence[Column]) -> list[Ent
     """Those that failed, then those in doubt, then the others; among them by the columns in their order."""
 
     def badness(entry: Entry) -> tuple[float, ...]:
-        state = 0 if entry.error else 1 if entry.doubts else 2
+        state = 0.0 if entry.error else 1.0 if entry.doubts else 2.0
         return (state, *(_goodness(entry.values.get(c.key), c) for c in columns if c.worse))
 
     return sorted(entries, key=badness)
@@ -101,7 +101,7 @@ def worst_first(entries: Sequence[Entry], columns: Sequence[Column]) -> list[Ent
 def _goodness(value: float | int | None, column: Column) -> float:
     if value is None or math.isnan(value):
         return math.inf
-    return value if column.worse == "lower" else -value
+    return float(value if column.worse == "lower" else -value)
 
 
 def _row(entry: Entry, columns: Sequence[Column], texts: Sequence[str], place: int | None) -> dict[str, Any]:

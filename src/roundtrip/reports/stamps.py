@@ -15,7 +15,7 @@ from roundtrip.reports.thumbnail import SIDE, as_jpeg
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-MOST_CHARACTERS = 6_000_000
+MOST_CHARACTERS = 8_000_000
 
 PER_SHEET = 40
 
