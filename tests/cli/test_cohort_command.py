@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -15,6 +16,11 @@ from roundtrip.cli.main import main
 from roundtrip.data.phantoms import draw_pair
 from roundtrip.pairwise.cohort import MARK
 from roundtrip.space.files import write
+
+
+def facts_of(page: str) -> dict:
+    (facts,) = re.findall(r'<script type="application/json" id="facts">(.*?)</script>', page, flags=re.DOTALL)
+    return json.loads(facts)
 
 
 @pytest.fixture(scope="module")
@@ -48,6 +54,11 @@ def test_pairs_are_registered_and_one_that_fails_is_listed(heads, tmp_path, caps
     assert float(rows["b_to_a"]["dice"]) > float(rows["b_to_a"]["dice_before"])
     assert rows["broken_to_a"]["error"] and not rows["a_to_b"]["error"]
     assert "broken_to_a" in (out / "summary.md").read_text()
+    failed, *others = facts_of((out / "index.html").read_text())["rows"]
+    assert failed["n"] == "broken_to_a" and failed["e"] == summary["failed"][0]["reason"]
+    # Every row has its picture, and opens its pair.
+    assert {row["r"] for row in others} == {"./b_to_a/report.html", "./a_to_b/report.html"}
+    assert sorted(row["p"] for row in others) == [0, 1] and "p" not in failed
 
     before = (out / "b_to_a" / "metrics.json").stat().st_mtime_ns
     assert main([*command, "--quiet"]) == 0

@@ -11,7 +11,8 @@ from roundtrip.data import phantoms
 SHAPE = (28, 32, 28)
 AS_REGISTER = {
     *("warped.nii.gz", "warped_labels.nii.gz", "transform.h5", "inverse.h5", "displacement.nii.gz"),
-    *("jacobian.nii.gz", "roundtrip_error.nii.gz", "report.html", "metrics.json"),
+    *("jacobian.nii.gz", "roundtrip_error.nii.gz", "report.html", "thumbnail.jpg"),
+    "metrics.json",
 }
 
 

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 import subprocess
 import sys
 
@@ -211,10 +212,51 @@ def test_all_that_is_wrong_with_the_manifest_is_said_at_once(capsys, manifest, t
     assert "scans.csv:2: " in said[1] and "scans.csv:4: " in said[2] and "`laterality`" in said[3]
 
 
+def rows_of(manifest) -> list[dict]:
+    """The rows of index.html, in their order."""
+    page = (manifest.parent / "out" / "index.html").read_text(encoding="utf-8")
+    (facts,) = re.findall(r'<script type="application/json" id="facts">(.*?)</script>', page, flags=re.DOTALL)
+    return json.loads(facts)["rows"]
+
+
+def test_all_pairs_can_be_looked_at_the_worst_on_pages_of_their_own(capsys, model, manifest):
+    evaluate(capsys, model, manifest, "--count", 4, "--reports", 2)
+    rows = rows_of(manifest)
+    dice = {f"{row['moving']} to {row['fixed']}": float(row["dice"]) for row in table(manifest)}
+    assert [row["n"] for row in rows] == sorted(dice, key=dice.get)
+    assert sorted(row["p"] for row in rows) == [0, 1, 2, 3]
+    assert ["r" in row for row in rows] == [True, True, False, False]
+    worst = manifest.parent / "out" / rows[0]["r"]
+    assert f'"fixed":"{rows[0]["n"].split(" to ")[1]}"' in worst.read_text(encoding="utf-8")
+    # Once more: those pages are not made again, and the next are.
+    before = worst.stat().st_mtime_ns
+    evaluate(capsys, model, manifest, "--count", 4, "--reports", 3)
+    assert worst.stat().st_mtime_ns == before and ["r" in row for row in rows_of(manifest)].count(True) == 3
+
+
+def test_failed_pairs_come_first_with_their_reasons(capsys, model, manifest):
+    (manifest.parent / "images" / "s0_v0.nii.gz").write_bytes(b"no image")
+    evaluate(capsys, model, manifest, "--reports", 0)
+    rows = rows_of(manifest)
+    assert all("scans.csv:2: " in row["e"] for row in rows[:8]) and not any("e" in row for row in rows[8:])
+    assert not (manifest.parent / "out" / "reports").exists()
+
+
+def test_a_pair_that_cannot_be_registered_again_is_said_and_costs_no_result(capsys, model, manifest):
+    evaluate(capsys, model, manifest, "--reports", 0, "--count", 2)
+    for path in (manifest.parent / "images").iterdir():
+        path.write_bytes(b"no image")
+    out = str(manifest.parent / "out")
+    command = ["evaluate", str(model), "--data", str(manifest), "-o", out, "--count", "2", "--quiet"]
+    assert main([*command, "--reports", "1"]) == 0
+    assert "no page of" in capsys.readouterr().err and len(rows_of(manifest)) == 2
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [(["--count", "0"], "--count is 0"), (["--refine", "-1"], "--refine is -1"),
-     (["--seed", "-1"], "--seed is -1"), (["--split", "s.json"], "--part test")],
+     (["--reports", "-1"], "--reports is -1"), (["--seed", "-1"], "--seed is -1"),
+     (["--split", "s.json"], "--part test")],
 )  # fmt: skip
 def test_impossible_arguments_are_refused(capsys, model, manifest, arguments, says):
     assert says in evaluate(capsys, model, manifest, *arguments, code=2)

@@ -33,9 +33,10 @@ def cohort(
 ) -> None:
     """Register many pairs, each into a folder of its own, as `roundtrip register` does.
 
-    Writes summary.csv, summary.json and summary.md over all pairs. A pair that fails does not stop the
-    others, and is listed. Stopped, it goes on where it was when the same command is given again. Started by
-    torchrun or SLURM, all processes on all machines share the pairs.
+    Writes index.html, a table to sort and look at that opens each pair's report, and summary.csv,
+    summary.json and summary.md. A pair that fails does not stop the others, and is listed. Stopped, it goes
+    on where it was when the same command is given again. Started by torchrun or SLURM, all processes on all
+    machines share the pairs.
 
     Args:
         output: Folder for the results; pairs that are done there are not done again.
@@ -87,7 +88,7 @@ def cohort(
         return
     values = write_summary(output, [pair.name for pair in chosen], marks, settings)
     announce(
-        [*_lines(values), "", f"{output}  summary.csv, summary.json, summary.md"],
+        [*_lines(values), "", f"look at    {output / 'index.html'}", f"written    {output}"],
         values,
         as_json=json,
         quiet=quiet,

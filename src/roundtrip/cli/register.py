@@ -102,6 +102,7 @@ def register(
     from roundtrip.pairwise.register import register as registered
     from roundtrip.reports.files import write_json
     from roundtrip.reports.page import write_report
+    from roundtrip.reports.thumbnail import NAME, write_thumbnail
 
     use_threads(threads)
     require_device(device)
@@ -137,6 +138,7 @@ def register(
         advance("writing")
         write_volumes_and_transforms(result, folder)
         write_report(folder / "report.html", _reported(result, moving[0], fixed[0]))
+        write_thumbnail(folder / NAME, result.moving, result.fixed, result.transform)
         metrics = {"ok": metrics["ok"], "wall_seconds": round(_seconds_since_start(), 2), **metrics}
         write_json(folder / "metrics.json", metrics)
     for reason in result.reasons:

@@ -42,6 +42,8 @@ class Evaluation:
     refinement: Refinement | None = None
     writes_transforms: bool = False
     """Whether both directions of every pair go to files, for ITK, ANTs and Slicer."""
+    keep: "Callable[[Kept], None] | None" = None
+    """Is given every pair as it was registered, to keep something of it to look at."""
 
     @property
     def journal(self) -> Path:
@@ -63,13 +65,25 @@ class Evaluation:
         journal = Journal(self.journal, 0 if ranks is None else ranks.rank)
         return judge_pairs(pairs, judge, name=names_of, journal=journal, ranks=ranks, on_pair=on_pair)
 
+    def again(self, pair: RecordPair) -> "Kept":
+        """A pair registered once more, as it was for its numbers."""
+        return self._registered(*pair, self._read)[1]
+
     def _judged(self, moving: Record, fixed: Record, read: Callable[[Record], ScanFiles]) -> Judged:
+        registered, kept = self._registered(moving, fixed, read)
+        quality = judge_registered(registered, kept.moving, kept.fixed, self.model.preparation)
+        if self.writes_transforms:
+            self._write_transforms(kept)
+        if self.keep is not None:
+            self.keep(kept)
+        return Judged(moving.name, fixed.name, quality, registered.seconds)
+
+    def _registered(
+        self, moving: Record, fixed: Record, read: Callable[[Record], ScanFiles]
+    ) -> "tuple[Registered, Kept]":
         source, target = (self._case(record, read(record)) for record in (moving, fixed))
         registered = self.model(source.scan, target.scan, refinement=self.refinement)
-        quality = judge_registered(registered, source, target, self.model.preparation)
-        if self.writes_transforms:
-            self._write_transforms(registered, source, target)
-        return Judged(moving.name, fixed.name, quality, registered.seconds)
+        return registered, Kept(source, target, _between_images(registered, source, target))
 
     def _read(self, record: Record) -> ScanFiles:
         problems = Problems()
@@ -83,14 +97,27 @@ class Evaluation:
         scan = Scan(files.image, mask=files.mask, mirrored=mirrored)
         return Case(record.name, scan, labels=files.labels, landmarks=files.landmarks)
 
-    def _write_transforms(self, registered: Registered, moving: Case, fixed: Case) -> None:
-        transform = Transform.from_maps(
-            registered.phi_AB, registered.fixed, registered.moving, inverse=registered.phi_BA
-        ).between(fixed.scan.image, moving.scan.image)
+    def _write_transforms(self, kept: "Kept") -> None:
         folder = self.folder / TRANSFORMS
         folder.mkdir(parents=True, exist_ok=True)
-        transform.save(folder / transform_name(moving.name, fixed.name))
-        transform.inverse().save(folder / transform_name(moving.name, fixed.name, inverse=True))
+        names = kept.moving.name, kept.fixed.name
+        kept.transform.save(folder / transform_name(*names))
+        kept.transform.inverse().save(folder / transform_name(*names, inverse=True))
+
+
+@dataclass(frozen=True, eq=False)
+class Kept:
+    """A registered pair: its images, what is known of them, and the transform between their worlds."""
+
+    moving: Case
+    fixed: Case
+    transform: Transform
+
+
+def _between_images(registered: Registered, moving: Case, fixed: Case) -> Transform:
+    return Transform.from_maps(
+        registered.phi_AB, registered.fixed, registered.moving, inverse=registered.phi_BA
+    ).between(fixed.scan.image, moving.scan.image)
 
 
 def names_of(pair: RecordPair) -> tuple[str, str]:
@@ -99,10 +126,15 @@ def names_of(pair: RecordPair) -> tuple[str, str]:
 
 
 def transform_name(moving: str, fixed: str, *, inverse: bool = False) -> str:
-    """A name for a file, readable, and another one for every pair."""
+    """Of the file of a transform."""
+    return f"{file_name(moving, fixed)}{'_inverse' if inverse else ''}.h5"
+
+
+def file_name(moving: str, fixed: str) -> str:
+    """Of files of a pair, without what they end with: readable, and another one for every pair."""
     stems = [Path(name).name.split(".")[0] for name in (moving, fixed)]
     digest = hashlib.sha256(json.dumps([moving, fixed]).encode()).hexdigest()[:6]
-    return f"{'_to_'.join(stems)}_{digest}{'_inverse' if inverse else ''}.h5"
+    return f"{'_to_'.join(stems)}_{digest}"
 
 
 def require_same_settings(folder: Path, settings: dict[str, Any], *, writes: bool = True) -> None:

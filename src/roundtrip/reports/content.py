@@ -26,6 +26,7 @@ from roundtrip.reports.display import (
     slices_of,
     window_of,
 )
+from roundtrip.reports.files import plain
 from roundtrip.reports.packing import Packed
 from roundtrip.reports.pair import ReportedPair
 from roundtrip.reports.verdict import Evidence, verdict_of
@@ -70,7 +71,7 @@ def content_of(pair: ReportedPair) -> Content:
         "dims": pair.fixed.dims,
         "names": {"fixed": pair.fixed_name, "moving": pair.moving_name},
         "command": pair.command,
-        "metrics": _plain(pair.metrics),
+        "metrics": plain(pair.metrics),
         "places": _places(pair),
         "windows": {name: [window.low, window.high] for name, window in windows.items()},
         "maps": _pack_maps(packed, canonical(jacobian), canonical(error)),
@@ -267,14 +268,3 @@ def _empty(volume: Volume) -> Volume:
 
 def _rows(matrix: Affine) -> list[list[float]]:
     return in_three(matrix).tolist()
-
-
-def _plain(value: Any) -> Any:
-    """As JSON knows it: names are text, and what is not a finite number is null."""
-    if isinstance(value, Mapping):
-        return {str(name): _plain(part) for name, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(part) for part in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value if value is None or isinstance(value, str | int | float | bool) else str(value)

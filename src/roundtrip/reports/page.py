@@ -2,13 +2,15 @@
 
 The page is put together from `viewer/`, plain HTML, CSS and JavaScript. What comes from files (names,
 headers, labels) reaches it as JSON only, and the page shows it as text; its security policy names the one
-script and the one style sheet that may run. Neighbours: `content.py`, what it shows; `pair.py`, of what.
+script and the one style sheet that may run. Neighbours: `content.py`, what it shows; `pair.py`, of what;
+`overview.py`, the page of many pairs, put together likewise.
 """
 
 import base64
 import hashlib
 import json
 import re
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,7 @@ from roundtrip.reports.pair import ReportedPair
 
 # In the order in which they stand in the page: each knows those before it.
 _SCRIPTS = (
+    "common.js",
     "unpack.js",
     "geometry.js",
     "colours.js",
@@ -40,20 +43,26 @@ def write_report(path: Path, pair: ReportedPair) -> None:
 
 def page_of(content: Content) -> str:
     """The text of the page."""
-    style, script = _viewer("report.css"), "\n".join(map(_viewer, _SCRIPTS))
+    return assembled("report.html", ("common.css", "report.css"), _SCRIPTS, content.facts, content.blocks)
+
+
+def assembled(
+    page: str, styles: Sequence[str], scripts: Sequence[str], facts: Any, blocks: Mapping[str, str]
+) -> str:
+    """A page that needs nothing else, of files in `viewer/`, what it shows as JSON, and blocks of base64."""
+    style, script = "\n".join(map(_viewer, styles)), "\n".join(map(_viewer, scripts))
     script = f'"use strict";\n(() => {{\n{script}\n}})();\n'
     parts = {
         "policy": _policy(script, style),
         "style": style,
-        "facts": safe_json(content.facts),
+        "facts": safe_json(facts),
         "blocks": "\n".join(
-            f'<script type="text/plain" id="block-{name}">{text}</script>'
-            for name, text in content.blocks.items()
+            f'<script type="text/plain" id="block-{name}">{text}</script>' for name, text in blocks.items()
         ),
         "script": script,
     }
     # One pass: what is put in is not searched for places to put more.
-    return re.sub(r"\{\{(\w+)\}\}", lambda place: parts[place[1]], _viewer("report.html"))
+    return re.sub(r"\{\{(\w+)\}\}", lambda place: parts[place[1]], _viewer(page))
 
 
 def safe_json(value: Any) -> str:

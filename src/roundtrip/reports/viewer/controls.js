@@ -22,12 +22,6 @@ const KEYS = [
   ["touch", "drag: cross-hair; two fingers: zoom and shift; slider below a view: slices"],
 ];
 
-const byId = (id) => document.getElementById(id);
-
-function made(tag, properties = {}) {
-  return Object.assign(document.createElement(tag), properties);
-}
-
 function addChoices(host, name, choices, choose) {
   for (const [value, text, key] of choices) {
     const label = made("label"), input = made("input", { type: "radio", name, value });
@@ -48,12 +42,10 @@ function addControls(page) {
   byId("black").addEventListener("input", (event) => page.change({ black: Math.min(Number(event.target.value), page.state.white - 1) }));
   byId("white").addEventListener("input", (event) => page.change({ white: Math.max(Number(event.target.value), page.state.black + 1) }));
   byId("reset").addEventListener("click", () => page.reset());
-  byId("theme").addEventListener("click", () => setTheme(darkNow() ? "light" : "dark"));
   byId("help").addEventListener("click", toggleKeys);
   for (const [key, text] of KEYS) byId("key-list").append(made("dt", { textContent: key }), made("dd", { textContent: text }));
   document.addEventListener("keydown", (event) => pressed(page, event));
-  setTheme(null);
-  window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => setTheme(null));
+  addTheme();
 }
 
 /** Controls say what is so, whoever changed it. */
@@ -73,16 +65,6 @@ function showControls(page) {
   }
   byId("linear-label").hidden = state.grid === "none";
   byId("outlines-label").hidden = !page.labels;
-}
-
-function darkNow() {
-  const chosen = document.documentElement.dataset.theme;
-  return chosen ? chosen === "dark" : window.matchMedia("(prefers-color-scheme: dark)").matches;
-}
-
-function setTheme(theme) {
-  if (theme) document.documentElement.dataset.theme = theme;
-  byId("theme").textContent = darkNow() ? "Light" : "Dark";
 }
 
 function toggleKeys() {

@@ -44,17 +44,6 @@ function showVerdict(page) {
   }
 }
 
-function fillTable(body, part, rows) {
-  for (const [name, value] of rows) {
-    const row = made("tr");
-    const head = made("th", { textContent: name });
-    head.scope = "row";
-    row.append(head, made("td", { textContent: value }));
-    body.append(row);
-  }
-  part.hidden = rows.length === 0;
-}
-
 const arrow = (before, after) => (before == null ? short(after) : `${short(before)} → ${short(after)}`);
 
 // Said in the verdict, or in a table of their own.
@@ -94,16 +83,6 @@ function flattened(values, prefix = "") {
     value && typeof value === "object" && !Array.isArray(value)
       ? flattened(value, `${prefix}${words(name)}. `)
       : [[`${prefix}${words(name)}`, Array.isArray(value) ? value.map(short).join(", ") : short(value)]]);
-}
-
-const words = (name) => name.replaceAll("_", " ").replace(/ (mm|voxels)$/, " ($1)").replace(/ percent$/, " (%)")
-  .replace(/^roundtrip/, "round-trip").replace(/^./, (letter) => letter.toUpperCase());
-
-function short(value) {
-  if (value === null || value === undefined) return "–";
-  if (typeof value === "boolean") return value ? "yes" : "no";
-  if (typeof value !== "number") return String(value);
-  return Number.isInteger(value) ? value.toLocaleString("en") : String(Number(value.toPrecision(3)));
 }
 
 async function copy(text) {
