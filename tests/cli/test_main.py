@@ -128,6 +128,7 @@ def test_version(capsys):
         (["demo"], "--output"),
         (["demo", "-o", "x", "--seeed", "3"], "--seed"),
         (["demo", "-o", "x", "--seed", "many"], "'many'"),
+        (["demo", "-o", "x", "--seed", "many"], "INT is needed"),
         (["convert", "-o", "x"], "PATH"),
     ],
 )
@@ -137,6 +138,13 @@ def test_a_wrong_command_line_is_one_line_and_code_2(arguments, says, capsys):
     assert out == "" and err.count("\n") == 1 and err.startswith("roundtrip: ")
     assert says in err and "--help" in err
     assert not set(err) & set("│─╭╰\x1b")
+    assert not any(words in err for words in ("subcommand.", "applied to", "class", "{None}"))
+
+
+def test_an_option_of_other_subcommands_is_said_in_a_few_words(capsys):
+    assert main(["inspect", "x.h5", "--devices", "2"]) == 2
+    err = capsys.readouterr().err
+    assert "--devices" in err and len(err) < 250
 
 
 @pytest.mark.parametrize(

@@ -138,6 +138,7 @@ def test_inspect_says_how_regular_a_transform_is(folder, capsys):
         (("image.nii.gz", "-t", "none.h5", "-o", "w.nii.gz"), "none.h5 does not exist"),
         (("image.nii.gz", "-t", "image.nii.gz", "-o", "w.nii.gz"), "Is it an image?"),
         (("none.nii.gz", "-t", "there.h5", "-o", "w.nii.gz"), "none.nii.gz does not exist"),
+        (("image.nii.gz", "none.nii.gz", "-t", "there.h5", "-o", "out"), "none.nii.gz does not exist"),
         (("image.nii.gz", "-t", "there.h5", "-o", "image.nii.gz"), "would overwrite"),
         (("image.nii.gz", "-t", "there.h5", "-o", "."), "would overwrite"),
         (("image.nii.gz", "labels.nii.gz", "-t", "there.h5", "-o", "points.csv"), "is a file"),

@@ -11,6 +11,7 @@ from scenes import GRIDS, VOLUMES, body, labelled
 from roundtrip.space._itk import to_itk
 from roundtrip.space.files import read, write
 from roundtrip.space.grid import orientation_of
+from roundtrip.space.transform import Transform
 from roundtrip.space.volume import Volume
 
 PLANES = [name for name in GRIDS if name not in VOLUMES]
@@ -121,8 +122,11 @@ def test_one_image_of_a_series_has_to_be_chosen(suffix, tmp_path):
         read(tmp_path / f"series{suffix}", volume=2)
 
 
-def write_dicom(folder, volume):
-    """One slice a file, with what a scanner says of where it lies; names do not tell the order."""
+def write_dicom(folder, volume, positions=None):
+    """One slice a file, with what a scanner says of where it lies; names do not tell the order.
+
+    `positions`: another affine matrix, which says where the first voxels of the slices lie.
+    """
     folder.mkdir()
     image = sitk.Cast(to_itk(volume), sitk.sitkInt16)
     writer = sitk.ImageFileWriter()
@@ -131,7 +135,8 @@ def write_dicom(folder, volume):
     cosines = "\\".join(f"{direction[i]:.8f}" for i in (0, 3, 6, 1, 4, 7))
     for k in range(image.GetDepth()):
         plane = image[:, :, k]
-        position = image.TransformIndexToPhysicalPoint((0, 0, k))
+        matrix = volume.world_from_voxel if positions is None else positions
+        position = (matrix[:3, 3] + k * matrix[:3, 2]).tolist()
         tags = {
             "0008|0060": "MR",
             "0020|000d": "1.2.3",
@@ -161,6 +166,25 @@ def test_a_folder_of_dicom_slices_is_a_volume(name, tmp_path):
         matrix[:, 2] = -matrix[:, 2]
         assert ours.grid.same_as(Volume(expected, matrix).grid, tolerance=0.01)
     assert ours.data.equal(expected)
+
+
+def test_a_missing_slice_is_not_stretched_over(tmp_path):
+    volume = Volume(body(GRIDS["oblique"]).data[..., :20], GRIDS["oblique"].world_from_voxel)
+    write_dicom(tmp_path / "slices", volume)
+    (tmp_path / "slices" / f"{(7 * 5) % 23:03d}.dcm").unlink()
+    with pytest.raises(ValueError, match=r"do not lie evenly.* Is one missing"):
+        read(tmp_path / "slices")
+
+
+def test_slices_of_a_tilted_scanner_lie_where_it_says(tmp_path):
+    """Each a little further to the back than the one below, though all look straight up."""
+    slanted = torch.tensor([[1.0, 0, 0, 5], [0, 1, 0.6, -7], [0, 0, 2, 3], [0, 0, 0, 1]], dtype=torch.float64)
+    straight = slanted.clone()
+    straight[1, 2] = 0
+    volume = Volume(torch.arange(240.0).view(1, 8, 6, 5), straight)
+    write_dicom(tmp_path / "slices", volume, positions=slanted)
+    ours = read(tmp_path / "slices")
+    assert ours.grid.same_as(Volume(volume.data, slanted).grid) and ours.data.equal(volume.data)
 
 
 @pytest.mark.parametrize("suffix", [".png", ".tif", ".tiff", ".nii.gz", ".mha", ".nrrd"])
@@ -216,6 +240,48 @@ def test_half_a_file_is_said_to_be_one(suffix, tmp_path):
     (tmp_path / f"half{suffix}").write_bytes(content[: len(content) // 2])
     with pytest.raises(ValueError, match=r"half.* could not be read"):
         read(tmp_path / f"half{suffix}")
+
+
+@pytest.mark.parametrize("suffix", [".nrrd", ".mha", ".png", ".h5"])
+def test_libraries_do_not_speak_of_it_on_the_terminal(suffix, tmp_path, capfd):
+    if suffix == ".h5":
+        Transform.from_affine(torch.eye(4)).save(tmp_path / "whole.h5")
+    else:
+        write(Volume(torch.rand(1, 20, 30), torch.eye(3)), tmp_path / f"whole{suffix}")
+    content = (tmp_path / f"whole{suffix}").read_bytes()
+    (tmp_path / f"half{suffix}").write_bytes(content[: len(content) // 2])
+    with pytest.raises(ValueError, match=r"half.* could not be read") as caught:
+        (Transform.load if suffix == ".h5" else read)(tmp_path / f"half{suffix}")
+    assert capfd.readouterr().err == ""
+    assert "No such file" not in str(caught.value) and "sitk::" not in str(caught.value)
+
+
+def test_a_folder_without_images_is_said_and_nothing_else(tmp_path, capfd):
+    with pytest.raises(ValueError, match="folder without a DICOM series"):
+        read(tmp_path)
+    assert capfd.readouterr().err == ""
+
+
+def test_a_changed_byte_is_noticed(tmp_path):
+    write(Volume(torch.rand(1, 20, 21, 22), torch.eye(4)), tmp_path / "image.nii.gz")
+    content = bytearray((tmp_path / "image.nii.gz").read_bytes())
+    content[len(content) // 2] ^= 0xFF
+    (tmp_path / "image.nii.gz").write_bytes(content)
+    with pytest.raises(ValueError, match="truncated or damaged"):
+        read(tmp_path / "image.nii.gz")
+
+
+def test_units_that_nobody_knows_are_millimetres(tmp_path):
+    image = nib.Nifti1Image(np.zeros((3, 4, 5), np.float32), np.diag([1.0, 2, 3, 1]))
+    image.header["xyzt_units"] = 7
+    nib.save(image, tmp_path / "image.nii.gz")
+    assert read(tmp_path / "image.nii.gz").spacing == (1, 2, 3)
+
+
+def test_a_line_is_no_image(tmp_path):
+    nib.save(nib.Nifti1Image(np.zeros(5, np.float32), np.eye(4)), tmp_path / "line.nii.gz")
+    with pytest.raises(ValueError, match="a plane or a volume is needed"):
+        read(tmp_path / "line.nii.gz")
 
 
 def test_what_cannot_be_written_is_said_and_leaves_nothing(tmp_path):

@@ -51,6 +51,12 @@ def test_what_is_no_table_of_points_is_said(text, says, tmp_path):
         read_points(table(tmp_path, text))
 
 
+def test_a_file_without_anything_is_no_table_of_no_points(tmp_path):
+    (tmp_path / "empty.csv").write_text("\n\n")
+    with pytest.raises(ValueError, match="is empty"):
+        read_points(tmp_path / "empty.csv")
+
+
 def test_files_that_are_none(tmp_path):
     with pytest.raises(FileNotFoundError, match="does not exist"):
         read_points(tmp_path / "none.csv")

@@ -3,6 +3,7 @@ from."""
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from scenes import CENTRE, GRIDS, body, grid, homogeneous, labelled, places, rotation
@@ -171,6 +172,15 @@ def test_a_map_on_the_fixed_grid_is_read_off_and_not_interpolated():
     transform = Transform.from_maps(Spy() @ phi, place, place)
     transform.displacement()
     assert asked[0].equal(unit_grid(place.shape) + phi.displacement)
+
+
+def test_points_come_in_whatever_holds_rows():
+    """Also in arrays that nobody may write into, as tables hand them out."""
+    shift = Transform.from_affine(torch.tensor([[1, 0, 0, 3.0], [0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]]))
+    rows = np.zeros((2, 3))
+    rows.flags.writeable = False
+    for xyz in (rows, rows.tolist(), torch.zeros(2, 3), np.zeros((2, 3), np.int32)):
+        assert shift.points(xyz).tolist() == [[3, 0, 0], [3, 0, 0]]
 
 
 def test_labels_are_not_mixed():

@@ -27,7 +27,7 @@ def loaded_chain(
             )
         chain = one if chain is None else one @ chain
     if chain is None:
-        raise ValueError("no transform was given: name at least one, `--transform transform.h5`.")
+        raise ValueError("no transform was given: name at least one file, such as transform.h5.")
     return chain
 
 

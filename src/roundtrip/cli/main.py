@@ -141,11 +141,29 @@ def _deferred(name: str) -> Callable[..., Callable[[], None]]:
 
 
 def _in_one_line(complaint: str) -> str:
-    """What tyro says about a command line, without its box and colours."""
+    """What tyro says about a command line, without its box and colours, and in plainer words."""
     text = re.sub(r"\x1b\[[0-9;]*m", "", complaint)
-    sections = re.split(r"^.*──.*$", text, flags=re.MULTILINE)
+    sections = re.split(r"^.*(?:──|-{9}).*$", text, flags=re.MULTILINE)
     said = [_words(re.sub("[│╭╮╰╯]", " ", section)) for section in sections]
+    for pattern, plainer in _PLAINER:
+        said = [re.sub(pattern, plainer, words) for words in said]
     return "roundtrip: " + "; ".join(words for words in said if words)
+
+
+_PLAINER = (
+    (r" \(applied to [^)]*\)", ""),
+    (r" Arguments are applied to the directly preceding subcommand.*", ""),
+    # Of options like it that other subcommands have, the first is enough.
+    (r"^(Perhaps you meant: .*?) in roundtrip .*", r"\1"),
+    (
+        r"no type matching (\{None\}\|)?(\S+) could be instantiated from \[(.*?)\]\..*",
+        r"\2 is needed, not \3.",
+    ),
+    (r"invalid literal for int\(\) with base 10: ", "INT is needed, not "),
+    (r"could not convert string to float: ", "FLOAT is needed, not "),
+    (r"^Argument helptext: .*", ""),
+    (r"'subcommand\.", "'"),
+)
 
 
 def _words(text: str) -> str:

@@ -96,6 +96,9 @@ def _targets(sources: tuple[Path, ...], output: Path) -> dict[Path, Path]:
     """Where the result of each file goes."""
     if not sources:
         raise ValueError("nothing to warp was given: name images, `--labels` or `--points`.")
+    for source in sources:
+        if not source.exists():
+            raise FileNotFoundError(f"{source} does not exist.")
     is_file = len(sources) == 1 and not output.is_dir() and bool(output.suffix)
     targets = {source: output if is_file else output / _name(source) for source in sources}
     if not is_file and output.exists() and not output.is_dir():
@@ -103,7 +106,7 @@ def _targets(sources: tuple[Path, ...], output: Path) -> dict[Path, Path]:
     if len(set(targets.values())) < len(sources):
         raise ValueError("two of the files have the same name: warp them into different folders.")
     for source, target in targets.items():
-        if target.exists() and source.exists() and target.samefile(source):
+        if target.exists() and target.samefile(source):
             raise ValueError(f"{target} would overwrite what it is made of; choose another --output.")
     return targets
 

@@ -3,6 +3,11 @@
 ITK names the axes in our order, (i, j, k), but its arrays come as (k, j, i): nothing outside this file knows.
 """
 
+import contextlib
+import os
+import re
+import threading
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +15,7 @@ import numpy as np
 import torch
 
 from roundtrip.space._raw import RawVolume, assumed_affine, chosen
-from roundtrip.space.grid import Grid
+from roundtrip.space.grid import Affine, Grid
 from roundtrip.space.volume import Volume
 
 
@@ -21,14 +26,15 @@ def read_itk(path: Path, volume: int | None, orientation: str | None) -> RawVolu
     reader = sitk.ImageFileReader()
     reader.SetFileName(str(path))
     try:
-        reader.ReadImageInformation()
-        size = list(reader.GetSize())
-        if len(size) == 4:
-            index = chosen(path, volume, size[3], "volumes")
-            # ITK drops an axis that is extracted with size 0.
-            reader.SetExtractIndex([0, 0, 0, index])
-            reader.SetExtractSize([*size[:3], 0])
-        image = reader.Execute()
+        with silent():
+            reader.ReadImageInformation()
+            size = list(reader.GetSize())
+            if len(size) == 4:
+                index = chosen(path, volume, size[3], "volumes")
+                # ITK drops an axis that is extracted with size 0.
+                reader.SetExtractIndex([0, 0, 0, index])
+                reader.SetExtractSize([*size[:3], 0])
+            image = reader.Execute()
     except RuntimeError as error:
         raise ValueError(
             f"{path} could not be read: {said(error)} Is it complete, and what its name says?"
@@ -45,17 +51,45 @@ def read_dicom_series(folder: Path, volume: int | None) -> RawVolume:
     """The slices of one series, sorted by where they are."""
     import SimpleITK as sitk
 
-    series = sitk.ImageSeriesReader.GetGDCMSeriesIDs(str(folder))
+    reader = sitk.ImageSeriesReader()
+    reader.MetaDataDictionaryArrayUpdateOn()
+    with silent():
+        series = reader.GetGDCMSeriesIDs(str(folder))
     if not series:
         raise ValueError(
             f"{folder} is a folder without a DICOM series. Name an image file, or the series' folder."
         )
     name = series[chosen(folder, volume, len(series), "DICOM series")]
     try:
-        image = sitk.ReadImage(sitk.ImageSeriesReader.GetGDCMSeriesFileNames(str(folder), name))
+        with silent():
+            reader.SetFileNames(reader.GetGDCMSeriesFileNames(str(folder), name))
+            raw = from_itk(reader.Execute())
     except RuntimeError as error:
         raise ValueError(f"the DICOM series in {folder} could not be read: {said(error)}") from error
-    return from_itk(image)
+    places = [
+        [float(number) for number in reader.GetMetaData(k, _POSITION).split("\\")]
+        for k in range(raw.values.shape[-1])
+        if reader.HasMetaDataKey(k, _POSITION)
+    ]
+    return RawVolume(raw.values, _stacked(raw.world_from_voxel, places, folder))
+
+
+def _stacked(world_from_voxel: Affine, places: Sequence[Sequence[float]], folder: Path) -> Affine:
+    """The affine of slices whose first voxels lie at `places`, which ITK only knows for slices right above
+    each other, all of them there: neither for a scanner that was tilted, nor where one is missing."""
+    if len(places) < 2:
+        return world_from_voxel
+    at = torch.tensor(places, dtype=torch.float64)
+    gaps = at.diff(dim=0)
+    if (gaps - gaps.mean(dim=0)).norm(dim=1).max() > 0.1 * gaps.mean(dim=0).norm():
+        nearest, farthest = gaps.norm(dim=1).aminmax()
+        raise ValueError(
+            f"the slices of the DICOM series in {folder} do not lie evenly, but {nearest:.4g} to "
+            f"{farthest:.4g} mm apart. Is one missing or damaged, or does it hold several volumes?"
+        )
+    matrix = world_from_voxel.clone()
+    matrix[:-1, 2] = gaps.mean(dim=0)
+    return matrix
 
 
 def write_itk(volume: Volume, path: Path) -> None:
@@ -115,6 +149,28 @@ def _knows_no_orientation(path: Path, reader: Any, dims: int) -> bool:
     return nrrd and dims == 3 and "NRRD_space" not in reader.GetMetaDataKeys()
 
 
+@contextlib.contextmanager
+def silent() -> Iterator[None]:
+    """What ITK's libraries write to the standard error of the process, whatever Python does, is not seen.
+
+    Each of their complaints comes as an error too, or is looked for here.
+    """
+    # One at a time: of two threads the second would take the silence of the first for what to put back.
+    with _ONE_AT_A_TIME:
+        try:
+            kept = os.dup(2)
+        except OSError:
+            yield
+            return
+        try:
+            with open(os.devnull, "wb") as nowhere:
+                os.dup2(nowhere.fileno(), 2)
+            yield
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)
+
+
 def _as_whole_numbers(volume: Volume) -> Volume:
     """Rounded to 8 bits, or 16 where they are needed."""
     data = volume.data.round() if volume.data.is_floating_point() else volume.data
@@ -129,5 +185,11 @@ def _as_whole_numbers(volume: Volume) -> Volume:
 
 def said(error: Exception) -> str:
     """The last thing ITK says, which is what went wrong; before it stands where in ITK's sources."""
-    words = " ".join(str(error).split()).rsplit("): ", 1)[-1]
+    words = re.split(r"\): |ERROR: |\.hxx:\d+: ", " ".join(str(error).split()))[-1]
+    # It counts all that it tried; and of a file that is there it says that there is none.
+    words = re.split(r" Tried to create | Reason: No such file", words)[0]
     return words.rstrip(".") + "."
+
+
+_ONE_AT_A_TIME = threading.RLock()
+_POSITION = "0020|0032"

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from roundtrip.space._hdf5 import Node, write_hdf5
-from roundtrip.space._itk import from_itk, place, said
+from roundtrip.space._itk import from_itk, place, said, silent
 from roundtrip.space._parts import Part
 from roundtrip.space.grid import Affine
 from roundtrip.space.volume import Volume
@@ -86,7 +86,8 @@ def read_itk_transform(path: Path) -> list[Part]:
     import SimpleITK as sitk
 
     try:
-        transform = sitk.ReadTransform(str(path))
+        with silent():
+            transform = sitk.ReadTransform(str(path))
     except RuntimeError as error:
         raise ValueError(
             f"{path} could not be read as a transform: {said(error)} Is it complete, and a transform of ITK?"

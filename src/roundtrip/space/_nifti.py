@@ -3,6 +3,7 @@
 Neighbours: `_itk.py` for all other formats, `files.py`, which calls both.
 """
 
+import gzip
 from pathlib import Path
 from typing import Any
 
@@ -26,14 +27,16 @@ def read_nibabel(path: Path, volume: int | None, orientation: str | None) -> Raw
         raise ValueError(
             f"{path} could not be read: {_said(error)} Is it complete, and what its name says?"
         ) from error
+    if len(image.shape) < 2:
+        raise ValueError(f"{path} holds a line of shape {image.shape}; a plane or a volume is needed.")
     dims = 2 if len(image.shape) == 2 or _is_planar_vector(image.shape) else 3
     affine = _world_from_voxel(path, image, dims, orientation)
     selection = _selection(path, image.shape, volume)
     try:
-        values = _plain(np.asanyarray(image.dataobj[selection]))
+        values = _plain(_values(path, image, selection))
     except Exception as error:
         raise ValueError(
-            f"{path} could not be read to its end: {_said(error)} It may be truncated."
+            f"{path} could not be read to its end: {_said(error)} It may be truncated or damaged."
         ) from error
     # What is left behind the spatial axes are channels; a file without them has one.
     values = values.reshape(*image.shape[:dims], -1)
@@ -73,7 +76,7 @@ def set_affine(image: Any) -> None:
 def _world_from_voxel(path: Path, image: Any, dims: int, orientation: str | None) -> Affine:
     header = image.header
     codes = [int(header[name]) for name in ("sform_code", "qform_code") if name in header]
-    factor = _MILLIMETRES[header.get_xyzt_units()[0]] if hasattr(header, "get_xyzt_units") else 1.0
+    factor = _millimetres(header)
     if (codes and max(codes) == 0) or (not codes and not hasattr(header, "get_affine")):
         spacing = [abs(float(size)) * factor or 1.0 for size in header.get_zooms()[:dims]]
         return assumed_affine(path, spacing, orientation)
@@ -87,6 +90,24 @@ def _world_from_voxel(path: Path, image: Any, dims: int, orientation: str | None
             "it as a volume of one slice, (nx, ny, 1)."
         )
     return torch.from_numpy(affine[np.ix_([0, 1, 3], [0, 1, 3])])
+
+
+def _millimetres(header: Any) -> float:
+    """How many make one unit of the header; what it calls by a code that NIfTI does not know are some."""
+    try:
+        return _MILLIMETRES[header.get_xyzt_units()[0]]
+    except (AttributeError, KeyError):
+        return 1.0
+
+
+def _values(path: Path, image: Any, selection: tuple[Any, ...]) -> np.ndarray:
+    if not path.name.lower().endswith(".nii.gz") or selection != (Ellipsis,):
+        return np.asanyarray(image.dataobj[selection])
+    with gzip.open(path) as stream:
+        values = np.asanyarray(type(image).from_stream(stream).dataobj)
+        # Behind the last voxel stands a checksum, which is only looked at when more is asked for.
+        stream.read()
+    return values
 
 
 def _selection(path: Path, shape: tuple[int, ...], volume: int | None) -> tuple[Any, ...]:

@@ -47,7 +47,9 @@ def read_points(path: str | os.PathLike[str], *, dims: int = 3, world: World = "
     except UnicodeDecodeError as error:
         raise ValueError(f"{path} is no text; points are read from CSV, one point a row: x,y,z.") from error
     lines = [tuple(cell.strip() for cell in line) for line in csv.reader(text.splitlines()) if any(line)]
-    named = bool(lines) and not all(_is_number(cell) for cell in lines[0][:dims])
+    if not lines:
+        raise ValueError(f"{path} is empty; points are read from CSV, one point a row: x,y,z.")
+    named = not all(_is_number(cell) for cell in lines[0][:dims])
     header, rows = (lines[0], lines[1:]) if named else ((), lines)
     columns = _columns(path, header, dims)
     numbers = [[_number(path, row, column) for column in columns] for row in rows]

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 
 from roundtrip._shapes import Float, Tensor
@@ -161,7 +162,9 @@ class Transform:
 
     def points(self, xyz: Any) -> Float[Tensor, "P N"]:
         """Where points of the fixed world lie in the moving world: one point a row, LPS mm, in float64."""
-        rows = torch.as_tensor(xyz, dtype=torch.float64).to(self.device)
+        # A table's array may be one that nobody is to write into, which torch only takes as a copy.
+        given = xyz if isinstance(xyz, Tensor) else torch.from_numpy(np.array(xyz, dtype=np.float64))
+        rows = given.to(self.device, torch.float64)
         if rows.ndim != 2 or rows.shape[1] != self.dims:
             raise ValueError(
                 f"`xyz` has shape {tuple(rows.shape)}; needed is one point of {self.dims} coordinates a row, "
