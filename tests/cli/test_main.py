@@ -62,7 +62,11 @@ FLAGS = {
         *("--help", "-h", "--debug", "--data", "--output", "-o", "--part", "--split", "--pairs"),
         *("--within-subject", "--count", "--refine", "--refine-similarity", "--refine-lambda"),
         *("--refine-rate", "--transforms", "--orientation", "--replace-nan", "--device", "--devices"),
-        *("--nodes", "--threads", "--seed", "--json", "--quiet"),
+        *("--nodes", "--threads", "--seed", "--json", "--quiet", "--reports"),
+    },
+    "reproduce": {
+        *("--help", "-h", "--debug", "--scale", "--output", "-o", "--data", "--cells", "--device"),
+        *("--precision", "--threads", "--json", "--quiet"),
     },
 }
 
