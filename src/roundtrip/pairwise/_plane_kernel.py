@@ -19,8 +19,8 @@ _COMPILED: dict[str, Any] = {
 }
 
 
-# `no_type_check` keeps the tests' annotation checks out of what numba compiles. Loops run over few arrays at a
-# time: beyond about eight, LLVM gives up proving that none overlaps another, and computes one by one.
+# `no_type_check` keeps the tests' annotation checks out of what numba compiles. Loops run over few arrays at
+# a time: beyond about eight, LLVM gives up proving that none overlaps another, and computes one by one.
 
 
 @njit(**_COMPILED)

@@ -25,6 +25,9 @@ from roundtrip.space.volume import Volume
 Kind = Literal["none", "rigid", "similarity", "affine"]
 Modality = Literal["same", "different"]
 
+# Within a block a change of contrast is nearly a line, bent once.
+_LOCAL_KNOTS = 3
+
 
 @dataclass(frozen=True, eq=False)
 class Alignment:
@@ -39,6 +42,8 @@ class Alignment:
     before: float
     """As the images lie in the world."""
     after: float
+    curved: float
+    """The same as `after`, had curves been free to explain what straight lines did."""
     overlap: float
     """The share of one foreground that lies within the other image; of the two, the larger."""
     start: str
@@ -61,9 +66,9 @@ class _Effort:
     """Within blocks of this size brightness and contrast are free to differ."""
     search_samples: int = 300
     start_samples: int = 1200
-    middle_samples: int = 10000
-    fine_samples: int = 250000
-    fine_steps: int = 14
+    middle_samples: int = 5000
+    fine_samples: int = 30000
+    fine_steps: int = 7
     kept: Sequence[int] = (12, 5, 2)
     """How many maps are improved: of the search, with scale, at the middle resolution."""
 
@@ -104,6 +109,7 @@ def align(
         similarity=objective.name,
         before=float(costs[0]),
         after=float(costs[1]),
+        curved=float(objective.bent(_LOCAL_KNOTS).measure(G[None])[0][0]),
         overlap=float(overlaps[1]),
         start=start,
         seconds=time.perf_counter() - began,
@@ -155,8 +161,7 @@ class _Search:
     def objective(self, spacing: float, samples: int, *, local: bool = False) -> Objective:
         size = spacing * self.length
         few = spacing == self.effort.search
-        # Within a block a change of contrast is nearly a line, bent once.
-        knots = 2 if self.modality == "same" else 3 if local else 8 if few else 16
+        knots = 2 if self.modality == "same" else _LOCAL_KNOTS if local else 8 if few else 16
         return Objective.of(
             self.moving,
             self.fixed,

@@ -17,7 +17,7 @@ from roundtrip.maps.displacement import DisplacementMap
 from roundtrip.maps.grid import unit_grid
 from roundtrip.maps.interpolate import interpolate
 from roundtrip.maps.map import Map
-from roundtrip.pairwise.contrast import Contrast, alike, contrast_of
+from roundtrip.pairwise.contrast import Contrast, alike, contrast_of, straight
 from roundtrip.pairwise.deformable import deform
 from roundtrip.pairwise.domain import Domain, domain_of
 from roundtrip.pairwise.forces import SelfSimilarity
@@ -165,7 +165,7 @@ def _aligned(pair: _Pair, linear: Linear, modality: Modality) -> tuple[Transform
     if modality != "auto":
         return transform(found(modality)), modality
     same = found("same")
-    if alike(_laid(pair.moving, transform(same), pair.fixed), pair.fixed):
+    if straight(same) or alike(_laid(pair.moving, transform(same), pair.fixed), pair.fixed):
         return transform(same), "same"
     different = found("different")
     contrast = contrast_of(same, different)
