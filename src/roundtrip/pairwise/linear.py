@@ -64,10 +64,11 @@ class _Effort:
     fine: float = 1 / 72
     block: float = 1 / 20
     """Within blocks of this size brightness and contrast are free to differ."""
+    rough_samples: int = 100
     search_samples: int = 300
     start_samples: int = 1200
     middle_samples: int = 5000
-    fine_samples: int = 30000
+    fine_samples: int = 60000
     fine_steps: int = 7
     kept: Sequence[int] = (12, 5, 2)
     """How many maps are improved: of the search, with scale, at the middle resolution."""
@@ -141,17 +142,20 @@ class _Search:
         groups = {name: Group.of(name, self.moving.dims, self.radius) for name in get_args(Kind)[1:]}
         scaled = groups["rigid" if kind == "rigid" else "similarity"]
         first, second, third = self.effort.kept
-        search = self.objective(self.effort.search, self.effort.search_samples)
-        G, names = starts(search, self.length, first, header=_header(self.moving, self.fixed))
+        rough, search = (
+            self.objective(self.effort.search, n)
+            for n in (self.effort.rough_samples, self.effort.search_samples)
+        )
+        G, names = starts(rough, search, self.length, first, header=_header(self.moving, self.fixed))
         coarse = self.objective(self.effort.search, self.effort.start_samples)
-        G, cost = descend(coarse, G, groups["rigid"], steps=10)
+        G, cost = descend(coarse, G, groups["rigid"], steps=6)
         order = distinct(G, cost, self.radius, at_most=second)
         G, names = G[order], [names[i] for i in order]
-        G, cost = descend(coarse, G, scaled, steps=8)
+        G, cost = descend(coarse, G, scaled, steps=5)
         order = distinct(G, cost, self.radius, at_most=third)
         G, names = G[order], [names[i] for i in order]
         middle = self.objective(self.effort.middle, self.effort.middle_samples)
-        G, cost = descend(middle, G, scaled, steps=8)
+        G, cost = descend(middle, G, scaled, steps=4)
         best = int(np.argmin(cost))
         G = G[best : best + 1]
         G, _ = descend(middle, G, groups[kind], steps=8)

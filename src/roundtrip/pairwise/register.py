@@ -40,7 +40,7 @@ Modality = Literal["same", "different", "auto"]
 Effort = Literal["fast", "default", "best"]
 
 # Intensities beyond these percentiles are outliers, of which some scanners make many.
-_PERCENTILES, _SAMPLE = (0.1, 99.9), 2**18
+_PERCENTILES, _SAMPLE = (0.1, 99.9), 2**16
 
 # A voxel so many times larger than those it is sampled from is blurred first.
 _COARSER = 1.25
