@@ -27,6 +27,9 @@ _SURE = 0.65
 # What straight lines explain of what any curves do: .78 and more of one contrast, .52 and less of two.
 _STRAIGHT = 0.65
 
+# Of the variance: where less is explained, the images may have been aligned wrongly.
+_ENOUGH = 0.1
+
 
 @torch.no_grad()
 def alike(laid: Volume, fixed: Volume) -> bool:
@@ -35,6 +38,12 @@ def alike(laid: Volume, fixed: Volume) -> bool:
     coarse = grid_with_spacing(fixed, [factor * size for size in fixed.spacing])
     other, target = resampled(laid, like=coarse).data, resampled(fixed, like=coarse).data
     return _correlation(other, target) > _SURE * _correlation(target, target)
+
+
+def straight(same: Alignment) -> bool:
+    """Whether lines explain enough, and curves hardly more, of images aligned as if of one contrast."""
+    explained = 1 - same.after
+    return explained > _ENOUGH and explained > _STRAIGHT * (1 - same.curved)
 
 
 def contrast_of(same: Alignment, different: Alignment) -> Contrast:

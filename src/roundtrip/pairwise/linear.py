@@ -25,6 +25,9 @@ from roundtrip.space.volume import Volume
 Kind = Literal["none", "rigid", "similarity", "affine"]
 Modality = Literal["same", "different"]
 
+# Within a block a change of contrast is nearly a line, bent once.
+_LOCAL_KNOTS = 3
+
 
 @dataclass(frozen=True, eq=False)
 class Alignment:
@@ -39,6 +42,8 @@ class Alignment:
     before: float
     """As the images lie in the world."""
     after: float
+    curved: float
+    """The same as `after`, had curves been free to explain what straight lines did."""
     overlap: float
     """The share of one foreground that lies within the other image; of the two, the larger."""
     start: str
@@ -59,11 +64,12 @@ class _Effort:
     fine: float = 1 / 72
     block: float = 1 / 20
     """Within blocks of this size brightness and contrast are free to differ."""
+    rough_samples: int = 100
     search_samples: int = 300
     start_samples: int = 1200
-    middle_samples: int = 10000
-    fine_samples: int = 250000
-    fine_steps: int = 14
+    middle_samples: int = 5000
+    fine_samples: int = 60000
+    fine_steps: int = 7
     kept: Sequence[int] = (12, 5, 2)
     """How many maps are improved: of the search, with scale, at the middle resolution."""
 
@@ -107,6 +113,7 @@ def align(
         similarity=objective.name,
         before=float(costs[0]),
         after=float(costs[1]),
+        curved=float(objective.bent(_LOCAL_KNOTS).measure(G[None])[0][0]),
         overlap=float(overlaps[1]),
         start=began_at,
         seconds=time.perf_counter() - began,
@@ -143,17 +150,20 @@ class _Search:
             G, _ = descend(fine, G, groups[kind], steps=self.effort.fine_steps)
             return G[0], fine, "as it was given"
         first, second, third = self.effort.kept
-        search = self.objective(self.effort.search, self.effort.search_samples)
-        G, names = starts(search, self.length, first, header=_header(self.moving, self.fixed))
+        rough, search = (
+            self.objective(self.effort.search, n)
+            for n in (self.effort.rough_samples, self.effort.search_samples)
+        )
+        G, names = starts(rough, search, self.length, first, header=_header(self.moving, self.fixed))
         coarse = self.objective(self.effort.search, self.effort.start_samples)
-        G, cost = descend(coarse, G, groups["rigid"], steps=10)
+        G, cost = descend(coarse, G, groups["rigid"], steps=6)
         order = distinct(G, cost, self.radius, at_most=second)
         G, names = G[order], [names[i] for i in order]
-        G, cost = descend(coarse, G, scaled, steps=8)
+        G, cost = descend(coarse, G, scaled, steps=5)
         order = distinct(G, cost, self.radius, at_most=third)
         G, names = G[order], [names[i] for i in order]
         middle = self.objective(self.effort.middle, self.effort.middle_samples)
-        G, cost = descend(middle, G, scaled, steps=8)
+        G, cost = descend(middle, G, scaled, steps=4)
         best = int(np.argmin(cost))
         G = G[best : best + 1]
         G, _ = descend(middle, G, groups[kind], steps=8)
@@ -163,8 +173,7 @@ class _Search:
     def objective(self, spacing: float, samples: int, *, local: bool = False) -> Objective:
         size = spacing * self.length
         few = spacing == self.effort.search
-        # Within a block a change of contrast is nearly a line, bent once.
-        knots = 2 if self.modality == "same" else 3 if local else 8 if few else 16
+        knots = 2 if self.modality == "same" else _LOCAL_KNOTS if local else 8 if few else 16
         return Objective.of(
             self.moving,
             self.fixed,

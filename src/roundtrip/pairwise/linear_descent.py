@@ -3,6 +3,7 @@
 Neighbours: `linear_fit.py` (one direction of the objective), `linear.py` (which minimum to look for).
 """
 
+import dataclasses
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Literal
@@ -79,6 +80,11 @@ class Objective:
         if self.fixed_samples.knots > 2:
             return "1 - local correlation ratio" if self.local else "1 - correlation ratio"
         return "1 - squared local correlation" if self.local else "1 - squared correlation"
+
+    def bent(self, knots: int) -> "Objective":
+        """The same, with curves of so many knots."""
+        fixed, moving = (samples.with_knots(knots) for samples in (self.fixed_samples, self.moving_samples))
+        return dataclasses.replace(self, fixed_samples=fixed, moving_samples=moving)
 
     def measure(self, G: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The value for each of a batch of maps, and the overlap."""

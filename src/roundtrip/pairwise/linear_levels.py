@@ -3,6 +3,7 @@
 Neighbours: `linear_survey.py` (which part of an image is worth it), `linear_fit.py` (compares them).
 """
 
+import dataclasses
 import math
 from dataclasses import dataclass
 
@@ -40,6 +41,12 @@ class Samples:
     knots: int
     total: float
     """Of the weights."""
+
+    def with_knots(self, knots: int) -> "Samples":
+        """The same samples, explained by a curve with so many knots."""
+        values = (self.knot + self.fraction) * ((knots - 1) / (self.knots - 1))
+        knot = values.long().clamp(0, knots - 2)
+        return dataclasses.replace(self, knot=knot, fraction=values - knot, knots=knots)
 
 
 def pooled(data: Tensor, world_from_voxel: np.ndarray, spacing: float) -> tuple[Tensor, np.ndarray]:

@@ -15,8 +15,12 @@ _SHIFTS = (-0.25, 0.0, 0.25)
 """Along each axis, as shares of the diameter: a cropped image has its centre elsewhere."""
 
 
+# Of all that are tried, those that few samples find best are looked at more closely.
+_CLOSELY = 400
+
+
 def starts(
-    objective: Objective, length: float, at_most: int, *, header: np.ndarray
+    rough: Objective, objective: Objective, length: float, at_most: int, *, header: np.ndarray
 ) -> tuple[np.ndarray, list[str]]:
     """The best shift of each rotation, of the best rotations, and the map that the headers imply; named.
 
@@ -27,9 +31,13 @@ def starts(
     half = np.tile(np.eye(4), (len(_SHIFTS) ** dims, 1, 1))
     half[:, :dims, 3] = np.array(list(itertools.product(_SHIFTS, repeat=dims))) * length / 2
     tried = half @ rotations[:, None] @ half
-    cost, _ = objective.measure(tried.reshape(-1, 4, 4))
+    every = tried.reshape(-1, 4, 4)
+    closely = np.argsort(rough.measure(every)[0], kind="stable")[:_CLOSELY]
+    cost = np.full(len(every), np.inf)
+    cost[closely], _ = objective.measure(every[closely])
     cost = cost.reshape(tried.shape[:2])
     shift, best = cost.argmin(axis=1), np.argsort(cost.min(axis=1), kind="stable")[:at_most]
+    best = best[np.isfinite(cost.min(axis=1)[best])]
     names = [f"centre on centre, turned by {degrees[i]:.0f} degrees" for i in best]
     return (
         np.concatenate([tried[best, shift[best]], header[None]]),

@@ -18,7 +18,7 @@ from roundtrip.maps.displacement import DisplacementMap
 from roundtrip.maps.grid import unit_grid
 from roundtrip.maps.interpolate import interpolate
 from roundtrip.maps.map import Map
-from roundtrip.pairwise.contrast import Contrast, alike, contrast_of
+from roundtrip.pairwise.contrast import Contrast, alike, contrast_of, straight
 from roundtrip.pairwise.deformable import deform
 from roundtrip.pairwise.domain import Domain, domain_of
 from roundtrip.pairwise.forces import SelfSimilarity
@@ -46,7 +46,7 @@ Modality = Literal["same", "different", "auto"]
 Effort = Literal["fast", "default", "best"]
 
 # Intensities beyond these percentiles are outliers, of which some scanners make many.
-_PERCENTILES, _SAMPLE = (0.1, 99.9), 2**18
+_PERCENTILES, _SAMPLE = (0.1, 99.9), 2**16
 
 # A voxel so many times larger than those it is sampled from is blurred first.
 _COARSER = 1.25
@@ -206,7 +206,7 @@ def _aligned(
     if modality != "auto":
         return transform(found(modality)), modality
     same = found("same")
-    if alike(_laid(pair.moving, transform(same), pair.fixed), pair.fixed):
+    if straight(same) or alike(_laid(pair.moving, transform(same), pair.fixed), pair.fixed):
         return transform(same), "same"
     different = found("different")
     contrast = contrast_of(same, different)
