@@ -18,7 +18,6 @@ from roundtrip.algorithms.objective import both_directions
 from roundtrip.algorithms.registration import AbstractRegistration
 from roundtrip.data.pairing import Pair
 from roundtrip.data.subset import AbstractSubset
-from roundtrip.evaluation.overlap import dice
 from roundtrip.evaluation.round_trip import round_trip_distance
 from roundtrip.maps.folds import folds_as_published, folds_central, non_diffeomorphic_volume
 from roundtrip.maps.interpolate import interpolate, interpolate_nearest
@@ -75,7 +74,9 @@ def _of_batch(
 
 
 def _dice(first: Bool[Tensor, "B C *S"], second: Bool[Tensor, "B C *S"]) -> float:
-    return dice(first, second).mean.nanmean().item()
+    """Mean over pairs; 0 where one of the two is empty, and left out where both are."""
+    common, first_size, second_size = (mask.flatten(1).sum(dim=1) for mask in (first & second, first, second))
+    return (2 * common / (first_size + second_size)).nanmean().item()
 
 
 def _pooled_dice(first: Bool[Tensor, "B C *S"], second: Bool[Tensor, "B C *S"]) -> float:
