@@ -2,7 +2,8 @@
 
 Dice: of pixels brighter than 0.5 as printed, or of those brighter than half of the range (0 where images go
 from -1 to 1), of the warped image or of the warped mask, averaged over pairs or over all pixels at once.
-Folds: forward differences as the published package counts, central ones, or simplices. Batch norm: as it is
+Folds: forward differences as the published package counts, central ones, or simplices; and how much maps
+alternate from pixel to pixel, which central differences do not see. Batch norm: as it is
 used (`evaluation`), or with the statistics of the batch that is judged (`training`). Lambda needs no reading
 of its own: the grid of Table 1 doubles, and half a lambda is the row above.
 """
@@ -13,7 +14,7 @@ from collections.abc import Sequence
 import torch
 from torch import nn
 
-from roundtrip._shapes import Bool, Tensor
+from roundtrip._shapes import Bool, Float, Tensor
 from roundtrip.algorithms.objective import both_directions
 from roundtrip.algorithms.registration import AbstractRegistration
 from roundtrip.data.pairing import Pair
@@ -68,6 +69,7 @@ def _of_batch(
         "folded_cells": volume.cells.double().mean().item(),
         "folded_volume_percent": volume.percent.mean().item(),
         "round_trip_pixels": round_trip_distance(phi_BA, phi_AB, fixed).mean().item(),
+        "alternation_pixels": _alternation(points),
         "mse": (warped - fixed).square().mean().item(),
     }
     return len(pairs), numbers
@@ -81,6 +83,13 @@ def _dice(first: Bool[Tensor, "B C *S"], second: Bool[Tensor, "B C *S"]) -> floa
 
 def _pooled_dice(first: Bool[Tensor, "B C *S"], second: Bool[Tensor, "B C *S"]) -> float:
     return (2 * (first & second).sum() / (first.sum() + second.sum())).item()
+
+
+def _alternation(points: Float[Tensor, "B 2 H W"]) -> float:
+    """By how many pixels displacements alternate from pixel to pixel, like a chessboard, on average."""
+    corners = points[..., :-1, :-1] - points[..., 1:, :-1] - points[..., :-1, 1:] + points[..., 1:, 1:]
+    size = corners.new_tensor([n - 1 for n in points.shape[2:]]).view(2, 1, 1)
+    return (corners / 4 * size).abs().mean().item()
 
 
 def _means(batches: Sequence[tuple[int, dict[str, float]]]) -> dict[str, float]:
