@@ -14,18 +14,21 @@ from roundtrip._files import write_whole
 from roundtrip.experiments.page import results_page
 from roundtrip.experiments.result import Scale
 from roundtrip.experiments.results import RESULTS
+from roundtrip.experiments.table import read_table
 
 DOCS = Path(__file__).parents[1] / "docs"
 
 
 def collect(reproduced: Path, folder: Path) -> None:
-    """The table of every result and scale; the figure of the largest scale. `quick` is for tests alone."""
+    """The table of every result and scale, and the figure of the largest whole one; `quick` is for tests."""
     for result in RESULTS:
         for scale in get_args(Scale)[1:]:
             made = reproduced / f"{result.name}-{scale}"
             if (made / "table.json").exists():
                 shutil.copyfile(made / "table.json", folder / f"{result.name}-{scale}.json")
-                shutil.copyfile(made / "figure.png", folder / f"{result.name}.png")
+                table = read_table(made / "table.json")
+                if scale == "hours" or not table.not_run:
+                    shutil.copyfile(made / "figure.png", folder / f"{result.name}.png")
                 print(f"{result.name} {scale}")
 
 

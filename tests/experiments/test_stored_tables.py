@@ -28,10 +28,18 @@ def test_what_was_run_is_what_is_stored(path):
 
 @pytest.mark.parametrize("path", TABLES, ids=lambda path: path.stem)
 def test_the_numbers_show_what_the_paper_says(path):
-    """Judged anew, by the table alone; what was not run is passed over."""
+    """Judged anew, by the table alone; what was not run is passed over.
+
+    At the paper's own protocol a law has to hold. Where it does not at a smaller one, the notes beside the
+    table have to name it and say why.
+    """
     table = read_table(path)
-    for claim in result_named(table.result).claims(table.rows):
-        assert claim.holds is not False, f"{claim.says}: {claim.numbers}"
+    claims = result_named(table.result).claims(table.rows)
+    assert claims == table.claims, "give the command of the table once more, and collect"
+    notes = DOCS / "results" / f"{table.result}.md"
+    explained = notes.read_text(encoding="utf-8") if notes.exists() and table.scale != "full" else ""
+    for claim in claims:
+        assert claim.holds is not False or f'"{claim.says}"' in explained, f"{claim.says}: {claim.numbers}"
 
 
 @pytest.mark.parametrize("path", TABLES, ids=lambda path: path.stem)

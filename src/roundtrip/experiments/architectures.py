@@ -26,7 +26,9 @@ COLOURS = {"mlp": "#d55e00", "encoder-decoder": "#0072b2", "unet": "#1a1a1a", "c
 ORDER = (64, 2048, 512, 128, 1024, 256)
 """The ends first, so that what is stopped early shows the range."""
 
-QUICK_LAMBDAS = (64, 2048)
+QUICK_LAMBDAS = (64, 2048, 512)
+ENOUGH = 3
+"""Lambdas that make a curve."""
 EQUAL_FOLDS = (0.1, 0.3, 1.0, 3.0, 10.0)
 """Where networks are compared: at as many folds per image, their Dice interpolated between lambdas."""
 
@@ -105,6 +107,7 @@ def _cell(training: Training) -> Cell:
         model, subset = training.trained(place), training.held_out(place)
         pairs = subset.pairs(training.budget.pairs)
         numbers = judged(model.algorithm, subset, pairs, place.ranks.device)
+        numbers["training_seconds"] = round(model.seconds)
         batch = subset.load(pairs[:1], place.ranks.device)
         with torch.no_grad():
             maps = both_directions(model.algorithm, batch.moving, batch.fixed)
@@ -132,7 +135,7 @@ def _best_at_equal_folds(rows: Sequence[Row]) -> Claim:
     """At most numbers of folds that several networks reach, U-Net or MLP have the best Dice."""
     says = "at equal folds, U-Net or MLP overlap best"
     curves = {n: _dice_by_folds([row for row in rows if row["network"] == n]) for n in NETWORKS}
-    if any(len(folds) < 2 for folds, _ in curves.values()):
+    if any(len(folds) < ENOUGH for folds, _ in curves.values()):
         return Claim(says, None)
     winners = {}
     for level in EQUAL_FOLDS:

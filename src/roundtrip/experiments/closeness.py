@@ -6,60 +6,63 @@ from collections.abc import Mapping, Sequence
 from roundtrip.evaluation.summary import Row, as_markdown
 from roundtrip.experiments.table1 import Published
 
-DICE = {
-    "dice": "warped image > 0.5, mean over pairs",
-    "dice_half_range": "warped image > half of the range",
-    "dice_of_masks": "warped mask (nearest pixel)",
-    "dice_all_pixels": "warped image > 0.5, all pixels at once",
-    "dice_training_mode": "batch norm in training mode (U-Net alone)",
-}
-FOLDS = {
-    "folds": "forward differences < 0 (the package's)",
-    "folds_central": "central differences <= 0",
-    "folded_cells": "cells with any folded simplex",
-    "folds_training_mode": "batch norm in training mode (U-Net alone)",
-}
 LEAST = 0.05
 """Folds per image below this are chance: added before ratios are taken."""
 
+Papers = Mapping[tuple[str, int], Published]
 
-def closeness(rows: Sequence[Row], published: Mapping[tuple[str, int], Published]) -> str:
+
+def closeness(rows: Sequence[Row], published: Papers) -> str:
     """A table of readings: over the cells that were run, how far ours are from the paper's on average.
 
-    Dice as a difference, ours minus the paper's, and its size; folds as a factor, always above 1.
+    Dice as a difference, ours minus the paper's, and its size; folds as a factor, and one that is above 1.
+    Readings that only some cells have stand below one that all have, of the same cells.
     """
-    lines: list[Row] = []
-    for doubled, convention in ((1, "the package's lambda"), (2, "the formula's lambda")):
-        for name, reading in DICE.items():
-            pairs = _pairs(rows, published, name, doubled)
-            if pairs:
-                off = [ours - paper.dice for ours, paper in pairs]
-                line = {"measure": "Dice", "reading": reading, "lambda": convention, "cells": len(pairs)}
-                lines.append(
-                    {**line, "ours - paper": _mean(off), "distance": _mean([abs(one) for one in off])}
-                )
-        for name, reading in FOLDS.items():
-            pairs = _pairs(rows, published, name, doubled)
-            if pairs:
-                ratios = [math.log((ours + LEAST) / (paper.folds + LEAST)) for ours, paper in pairs]
-                line = {"measure": "folds", "reading": reading, "lambda": convention, "cells": len(pairs)}
-                factor, distance = (math.exp(_mean(list(r))) for r in (ratios, map(abs, ratios)))
-                lines.append({**line, "ours - paper": f"x {factor:.2g}", "distance": f"x {distance:.2g}"})
-    return as_markdown(
-        [{k: f"{v:.3f}" if isinstance(v, float) else v for k, v in line.items()} for line in lines]
-    )
+    norm = [row for row in rows if "dice_training_mode" in row]
+    later = [row for row in rows if (row["network"], row["lambda"] // 2) in published]
+    lines = [
+        _dice("warped image > 0.5, mean over pairs", rows, published, "dice"),
+        _dice("warped image > half of the range", rows, published, "dice_half_range"),
+        _dice("warped mask (nearest pixel)", rows, published, "dice_of_masks"),
+        _dice("warped image > 0.5, all pixels at once", rows, published, "dice_all_pixels"),
+        _dice("U-Net: batch norm in evaluation mode", norm, published, "dice"),
+        _dice("U-Net: batch norm in training mode", norm, published, "dice_training_mode"),
+        _dice("128 and more: lambda as the package's", later, published, "dice"),
+        _dice("128 and more: lambda as the formula's", later, _halved(published), "dice"),
+        _folds("forward differences < 0, as the package", rows, published, "folds"),
+        _folds("central differences <= 0", rows, published, "folds_central"),
+        _folds("cells with any folded simplex", rows, published, "folded_cells"),
+        _folds("U-Net: batch norm in evaluation mode", norm, published, "folds"),
+        _folds("U-Net: batch norm in training mode", norm, published, "folds_training_mode"),
+        _folds("128 and more: lambda as the package's", later, published, "folds"),
+        _folds("128 and more: lambda as the formula's", later, _halved(published), "folds"),
+    ]
+    return as_markdown([line for line in lines if line is not None])
 
 
-def _pairs(
-    rows: Sequence[Row], published: Mapping[tuple[str, int], Published], name: str, doubled: int
-) -> list[tuple[float, Published]]:
-    """Our number of each cell that has this reading, and the paper's of the same lambda, as it is read."""
-    found = []
-    for row in rows:
-        paper = published.get((row["network"], row["lambda"] // doubled))
-        if paper is not None and row.get(name) is not None:
-            found.append((row[name], paper))
-    return found
+def _halved(published: Papers) -> Papers:
+    """The paper's numbers by our lambda, if it printed the formula's, which is half of the package's."""
+    return {(network, 2 * lambda_): one for (network, lambda_), one in published.items()}
+
+
+def _dice(reading: str, rows: Sequence[Row], published: Papers, name: str) -> Row | None:
+    cells = [row for row in rows if name in row]
+    off = [row[name] - published[row["network"], row["lambda"]].dice for row in cells]
+    if not off:
+        return None
+    numbers = {"ours - paper": f"{_mean(off):.3f}", "distance": f"{_mean([abs(one) for one in off]):.3f}"}
+    return {"of": "Dice", "reading": reading, "cells": str(len(off)), **numbers}
+
+
+def _folds(reading: str, rows: Sequence[Row], published: Papers, name: str) -> Row | None:
+    cells = [row for row in rows if name in row]
+    paper = [published[row["network"], row["lambda"]].folds for row in cells]
+    off = [math.log((row[name] + LEAST) / (one + LEAST)) for row, one in zip(cells, paper, strict=True)]
+    if not off:
+        return None
+    factors = [math.exp(_mean(off)), math.exp(_mean([abs(one) for one in off]))]
+    numbers = {"ours - paper": f"x {factors[0]:.2g}", "distance": f"x {factors[1]:.2g}"}
+    return {"of": "folds", "reading": reading, "cells": str(len(off)), **numbers}
 
 
 def _mean(values: Sequence[float]) -> float:

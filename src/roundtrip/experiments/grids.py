@@ -86,7 +86,11 @@ def _cell(training: Training) -> Cell:
         with torch.no_grad():
             phi, _ = both_directions(model.algorithm, batch.moving, batch.fixed)
         kept = ("dice_before", "dice", "folds", "folded_volume_percent", "round_trip_pixels")
-        about = {"network": training.network, "lambda": training.lambda_}
+        about = {
+            "network": training.network,
+            "lambda": training.lambda_,
+            "training_seconds": round(model.seconds),
+        }
         arrays = {"moving": batch.moving, "fixed": batch.fixed, "AB": phi.on_grid_of(batch.fixed)}  # type: ignore[attr-defined]
         return Outcome(
             {**about, **{name: numbers[name] for name in kept}},

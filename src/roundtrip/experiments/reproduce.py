@@ -21,6 +21,8 @@ from roundtrip.experiments.workplace import Workplace
 from roundtrip.reports.files import write_figure, write_json
 
 CELLS, FIGURE, SETTINGS = "cells", "figure.png", "settings.json"
+DPI = 130
+"""The figures are for a screen, and small."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,7 +86,7 @@ def _write(
     done = {cell.name: done[cell.name] for cell in cells if cell.name in done}
     table = Table.of(result, scale, done, [cell.name for cell in cells], made)
     write_table(folder, result, table)
-    write_figure(folder / FIGURE, result.figure(done))
+    write_figure(folder / FIGURE, result.figure(done), dpi=DPI)
     settings = {cell.name: cell.settings for cell in cells}
     write_json(folder / SETTINGS, {"result": result.name, "scale": scale, "cells": settings})
     return table

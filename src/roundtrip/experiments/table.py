@@ -110,10 +110,12 @@ def _circumstances(table: Table) -> str:
     if not table.made:
         return ""
     seconds = sum(one["seconds"] for one in table.made.values())
+    training = sum(row.get("training_seconds", 0) for row in table.rows)
+    took = f"{training} seconds of training" if training else f"{seconds:.0f} seconds"
     some = list(table.made.values())
     dates = sorted({one["date"] for one in some})
     days = dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"
     how = ", ".join(
         sorted({f"{one['device']}, {one['threads']} thread(s), {one['precision']}" for one in some})
     )
-    return f"Run on {days}: {len(some)} cell(s), {seconds:.0f} seconds ({how})."
+    return f"Run on {days}: {len(some)} cell(s), {took} ({how})."

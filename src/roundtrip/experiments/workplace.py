@@ -15,7 +15,7 @@ from roundtrip.training.checkpoint import Checkpoint, Checkpoints, Place
 from roundtrip.training.config import TrainingConfig
 from roundtrip.training.log import Log
 from roundtrip.training.randomness import seed_of
-from roundtrip.training.records import Record
+from roundtrip.training.records import Record, StepRecord
 from roundtrip.training.run import CHECKPOINTS, LOG, train
 from roundtrip.training.watch import AbstractWatcher
 
@@ -27,6 +27,8 @@ class TrainedModel:
     algorithm: AbstractRegistration
     """On the device of the workplace, in evaluation mode."""
     records: Sequence[Record]
+    seconds: float
+    """Of all its steps, whenever they were made."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,14 +67,22 @@ class Workplace:
             _require_same(read_card(folder).training, config, seed, folder)
             # A run that was killed while it cleared up.
             shutil.rmtree(folder / CHECKPOINTS, ignore_errors=True)
-            return TrainedModel(load(folder).to(self.ranks.device), Log(folder / LOG).read())
+            return self._model(load(folder), Log(folder / LOG).read(), config)
         self.on_note(f"training {name}")
         if begin is not None:
             _write_first(folder, config, seed, begin)
         done = train(config, folder, ranks=self.ranks, seed=seed, resume=True, watchers=self.watchers)
         # The weights and moments of a large network are gigabytes that nobody needs any more.
         shutil.rmtree(folder / CHECKPOINTS, ignore_errors=True)
-        return TrainedModel(done.algorithm.to(self.ranks.device), done.records)
+        return self._model(done.algorithm, done.records, config)
+
+    def _model(
+        self, algorithm: AbstractRegistration, records: Sequence[Record], config: TrainingConfig
+    ) -> TrainedModel:
+        batch = {stage.name: stage.batch for stage in config.stages}
+        steps = [record for record in records if isinstance(record, StepRecord)]
+        seconds = sum(batch[one.stage] / one.pairs_per_second for one in steps)
+        return TrainedModel(algorithm.to(self.ranks.device), records, seconds)
 
 
 def _write_first(
