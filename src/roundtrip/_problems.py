@@ -1,6 +1,7 @@
 """`Problems`: everything that is wrong at once, so that nobody has to find it one by one."""
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 Result = TypeVar("Result")
@@ -46,7 +47,19 @@ class Problems:
         """One error that says all, with every line on its own; nothing where nothing is wrong."""
         if not self.lines:
             return
-        count, shown = len(self.lines), self.lines[:SHOWN]
+        count, shown = len(self.lines), _in_order(self.lines)[:SHOWN]
         left = [f"... and {count - SHOWN} more"] if count > SHOWN else []
         things = "one thing is" if count == 1 else f"{count} things are"
         raise ManyProblems("\n  ".join([f"{things} wrong with {about}:", *shown, *left]))
+
+
+def _in_order(lines: Sequence[str]) -> list[str]:
+    """Files as they came, and what is wrong in one by its lines."""
+    files: dict[str, int] = {}
+
+    def place(line: str) -> tuple[int, int]:
+        found = re.match(r"(.*?):(\d+): ", line)
+        file, number = (found[1], int(found[2])) if found else (line, 0)
+        return files.setdefault(file, len(files)), number
+
+    return sorted(lines, key=place)

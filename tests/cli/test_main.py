@@ -182,6 +182,19 @@ def test_many_things_to_change_have_a_line_each(demo_does, capsys):
     assert capsys.readouterr().err.splitlines() == ["roundtrip: two things:", "  a.csv:1: x", "  a.csv:2: y"]
 
 
+@pytest.mark.parametrize(
+    "error",
+    [MemoryError(), RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: 12 bytes")],
+)
+def test_too_little_memory_is_for_the_user_to_solve(error, demo_does, capsys):
+    def fail():
+        raise error
+
+    assert demo_does(fail) == 2
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1 and "not enough memory" in err and "batch" in err
+
+
 def test_our_fault_is_code_1(demo_does, capsys):
     def fail():
         raise RuntimeError("broken")

@@ -283,6 +283,7 @@ def test_a_full_disk_is_said_and_the_last_checkpoint_stays(tmp_path, monkeypatch
     ("stages", "changes", "says"),
     [
         ([stage("a", algorithm={**UNET, "net": {**UNET["net"], "dims": 3}})], {}, "3 dimension.*`dims: 2`"),
+        ([stage("a", algorithm={**UNET, "net": {"class": "MLP", "shape": [4]}})], {}, "MLP for 1 dimension"),
         ([stage("a", algorithm={**UNET, "net": {**UNET["net"], "channels": 2}})], {}, "2 channel"),
         ([stage("a", algorithm={"class": "Frozen", "inner": UNET})], {}, "no weight to train"),
         ([stage("a")], {"data": FOUR}, "validation.*at least two subjects"),

@@ -3,6 +3,7 @@
 import pytest
 import yaml
 
+from roundtrip._problems import ManyProblems
 from roundtrip.experiments.named import EXPERIMENTS
 from roundtrip.training.config import TrainingConfig
 from roundtrip.training.config_file import as_yaml, checked, differences, read_plain, with_overrides
@@ -72,7 +73,24 @@ def test_everything_wrong_is_named_at_once_with_its_line(tmp_path):
     assert f"Line {numbered['evry: 3']}: `validation.evry` is not known; did you mean `every`?" in said
 
 
-@pytest.mark.parametrize("text", ["", "- 1", "a: [", "just words"])
+def test_all_that_is_wrong_has_a_line_of_its_own_and_nothing_else():
+    plain = plain_config()
+    plain["stages"][0]["batch"], plain["extra"] = 0, 1
+    with pytest.raises(ManyProblems) as caught:
+        checked(plain, source="wrong.yaml")
+    said = str(caught.value).splitlines()
+    assert len(said) == 3 and "2 things" in said[0] and "`extra`" in said[2]
+    with pytest.raises(ValueError, match="at least 1 item"):
+        checked({**plain_config(), "stages": []}, source="wrong.yaml")
+
+
+def test_a_key_that_stands_twice_is_not_chosen_by_chance(tmp_path):
+    (tmp_path / "c.yaml").write_text("stages: []\ndata:\n  source: a\n  source: b\n")
+    with pytest.raises(ValueError, match=r"Line 4: `data\.source` stands in line 3 already"):
+        read_plain(tmp_path / "c.yaml")
+
+
+@pytest.mark.parametrize("text", ["", "- 1", "a: [", "just words", "a: &x\n  b: *x"])
 def test_what_is_no_configuration_is_said_so(text, tmp_path):
     (tmp_path / "c.yaml").write_text(text)
     with pytest.raises(ValueError, match=r"c\.yaml"):

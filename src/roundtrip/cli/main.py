@@ -71,6 +71,13 @@ def _run(run: Callable[[], None], debug: bool) -> int:
         if isinstance(error, USER_ERRORS):
             print(f"roundtrip: {_words(str(error))}", file=sys.stderr)
             return USER_ERROR
+        if _is_out_of_memory(error):
+            print(
+                f"roundtrip: there is not enough memory ({_words(str(error)) or 'none is left'}). Coarser "
+                "images, a smaller batch or fewer processes need less.",
+                file=sys.stderr,
+            )
+            return USER_ERROR
         print(
             f"roundtrip: {type(error).__name__}: {_words(str(error))}. This is a fault of Roundtrip, not "
             "yours; `--debug` shows where it happened.",
@@ -78,6 +85,13 @@ def _run(run: Callable[[], None], debug: bool) -> int:
         )
         return OUR_FAULT
     return DONE
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    """Of Python and numpy; of torch, whose error on the CPU has no name of its own."""
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        return True
+    return isinstance(error, RuntimeError) and "allocate memory" in str(error)
 
 
 class _Terminated(BaseException):

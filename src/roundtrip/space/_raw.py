@@ -27,7 +27,7 @@ def chosen(path: Path, volume: int | None, count: int, what: str) -> int:
     if volume is None:
         raise ValueError(
             f"{path} holds {count} {what}, and one is needed: choose it with `volume=`, from 0 to "
-            f"{count - 1}, on the command line `--volume 0`."
+            f"{count - 1}, on the command line `--volume 0`, in a configuration `reading: {{volume: 0}}`."
         )
     if not 0 <= volume < count:
         raise ValueError(f"{path} holds {count} {what}; `volume` is {volume}, but 0 to {count - 1} exist.")
@@ -41,7 +41,7 @@ def assumed_affine(path: Path, spacing: list[float], orientation: str | None) ->
         raise ValueError(
             f"{path} has a header without orientation: nobody can tell left from right in it. If you know "
             f"which way its axes run, say it with `orientation=`, on the command line "
-            f"`--orientation {'RAS'[:dims]}`."
+            f"`--orientation {'RAS'[:dims]}`, in a configuration `reading: {{orientation: {'RAS'[:dims]}}}`."
         )
     matrix = torch.zeros(dims + 1, dims + 1, dtype=torch.float64)
     matrix[dims, dims] = 1

@@ -119,7 +119,8 @@ def _finite(values: np.ndarray, replace_nan: float | None) -> np.ndarray:
     if replace_nan is None:
         raise ValueError(
             f"{int(bad.sum())} of {values.size} values are NaN or infinite. Read it with "
-            "`rt.read(path, replace_nan=0)`, on the command line `--replace-nan 0`, or repair the file."
+            "`rt.read(path, replace_nan=0)`, on the command line `--replace-nan 0`, in a configuration "
+            "`reading: {replace_nan: 0}`, or repair the file."
         )
     return np.where(bad, np.asarray(replace_nan, dtype=values.dtype), values)
 

@@ -12,6 +12,7 @@ from typing import Any, get_args
 import yaml
 from pydantic import BaseModel, ValidationError
 
+from roundtrip._problems import ManyProblems
 from roundtrip.training.config import TrainingConfig
 
 Path_ = tuple[str | int, ...]
@@ -22,14 +23,26 @@ def read_plain(path: Path) -> tuple[dict[str, Any], dict[Path_, int]]:
     """What a file says, not yet checked, and the line on which each of its fields stands."""
     try:
         text = path.read_text(encoding="utf-8")
-        plain, node = yaml.safe_load(text), yaml.compose(text, Loader=yaml.SafeLoader)
+        node = yaml.compose(text, Loader=yaml.SafeLoader)
+        lines = list(_lines(node, ())) if node is not None else []
+        plain = yaml.safe_load(text)
     except OSError as error:
         raise ValueError(f"the configuration {path} cannot be read: {error.strerror}.") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ValueError(f"the configuration {path} is no YAML: {' '.join(str(error).split())}.") from error
+    except RecursionError as error:
+        raise ValueError(f"the configuration {path} contains itself, by an anchor.") from error
     if not isinstance(plain, dict) or node is None:
         raise ValueError(f"the configuration {path} holds no fields; needed are {_listed(TrainingConfig)}.")
-    return plain, dict(_lines(node, ()))
+    first = dict(reversed(lines))
+    for field, line in lines:
+        if line != first[field]:
+            name = ".".join(map(str, field))
+            raise ValueError(
+                f"the configuration {path} is not right. Line {line}: `{name}` stands in line {first[field]} "
+                "already."
+            )
+    return plain, first
 
 
 def with_overrides(plain: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
@@ -57,8 +70,11 @@ def checked(
         return TrainingConfig.model_validate(plain)
     except ValidationError as error:
         # Every field once: of a union each member may complain.
-        wrong = dict.fromkeys(_complaint(one, lines or {}) for one in error.errors())
-        raise ValueError(f"the configuration {source} is not right. {' '.join(wrong)}") from error
+        wrong = list(dict.fromkeys(_complaint(one, lines or {}) for one in _causes(error)))
+        if len(wrong) == 1:
+            raise ValueError(f"the configuration {source} is not right. {wrong[0]}") from error
+        about = f"{len(wrong)} things are wrong with the configuration {source}:"
+        raise ManyProblems("\n  ".join([about, *wrong])) from error
 
 
 def as_yaml(plain: Mapping[str, Any]) -> str:
@@ -75,6 +91,19 @@ def differences(a: Any, b: Any, path: str = "") -> list[str]:
         pairs = zip(a, b, strict=True)
         return [d for i, (x, y) in enumerate(pairs) for d in differences(x, y, f"{path}.{i}")]
     return [] if a == b else [path]
+
+
+def _causes(error: ValidationError) -> list[Any]:
+    """Without lists that are only too short because what is in them is wrong."""
+    causes = error.errors()
+    return [
+        one
+        for one in causes
+        if one["type"] != "too_short"
+        or not any(
+            len(o["loc"]) > len(one["loc"]) and o["loc"][: len(one["loc"])] == one["loc"] for o in causes
+        )
+    ]
 
 
 def _complaint(error: Any, lines: Mapping[Path_, int]) -> str:

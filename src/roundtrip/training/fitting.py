@@ -4,6 +4,7 @@ import torch
 
 from roundtrip.data.dataset import Dataset
 from roundtrip.data.subset import AbstractSubset
+from roundtrip.networks.mlp import MLP
 from roundtrip.training.assembly import skeleton
 from roundtrip.training.config import TrainingConfig
 
@@ -35,11 +36,15 @@ def _other_images(config: TrainingConfig, subset: AbstractSubset) -> list[str]:
     dims, channels, wrong = len(subset.grid), subset.channels, {}
     for number, stage in enumerate(config.stages):
         for module in skeleton(stage.blueprint, config.before(number)).modules():
-            needs = (getattr(module, "dims", dims), getattr(module, "channels", channels))
+            if isinstance(module, MLP):
+                needs, instead = (len(module.shape), module.channels), "`shape` of the grid"
+            else:
+                needs = (getattr(module, "dims", dims), getattr(module, "channels", channels))
+                instead = f"`dims: {dims}`"
             if needs != (dims, channels):
                 wrong[stage.name] = (
                     f"stage {stage.name} holds a {type(module).__name__} for {needs[0]} dimension(s) and "
-                    f"{needs[1]} channel(s), but the images have {dims} and {channels}: write `dims: {dims}` "
+                    f"{needs[1]} channel(s), but the images have {dims} and {channels}: write {instead} "
                     f"and `channels: {channels}` into its description."
                 )
     return list(wrong.values())
