@@ -3,7 +3,7 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 
-.PHONY: demo test test-slow check format clean
+.PHONY: demo test test-slow check format docs pictures clean
 
 demo: .venv/ready
 	$(BIN)/roundtrip demo -o demo
@@ -23,6 +23,15 @@ format: .venv/ready
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+# The site in build/docs: offline, and a warning is an error. It begins at build/docs/index.html.
+docs: .venv/docs
+	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --builder html docs build/docs
+	@echo "build/docs/index.html"
+
+# Draws docs/images/ anew; `make docs` takes them as they are.
+pictures: .venv/ready
+	$(BIN)/python docs/pictures.py
+
 # torch comes first and pinned: asked for by range it may bring gigabytes of GPU libraries.
 .venv/ready: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Roundtrip needs Python 3.11 or newer; `make PYTHON=/path/to/python3.11` chooses one.")'
@@ -32,5 +41,9 @@ format: .venv/ready
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable . --group dev
 	@touch $@
 
+.venv/docs: .venv/ready
+	$(BIN)/pip install --quiet --constraint constraints.txt --group docs
+	@touch $@
+
 clean:
-	rm -rf .venv demo .pytest_cache .ruff_cache .mypy_cache
+	rm -rf .venv build demo .pytest_cache .ruff_cache .mypy_cache

@@ -14,7 +14,10 @@ BUDGETS = {
     "beyond_space": ["--steps", "3"],
     "knees": ["--people", "8", "--spacing", "8"],
     "own_algorithm": ["--steps", "3"],
+    "own_similarity": ["--steps", "5"],
+    "train_on_folder": ["--steps", "2"],
     "train_shapes": ["--steps", "2", "--size", "16"],
+    "warp_points": ["--size", "20"],
 }
 
 
@@ -41,3 +44,25 @@ def test_the_swap_shows_between_the_pixels_only(capsys):
     # Half a pixel of 15, missed by 1.5 of them, near two of 256 pixels.
     assert values["off_grid"].mean() > 1e-5
     assert "misses by 1.5" in capsys.readouterr().out
+
+
+def test_a_negative_is_registered_by_its_shape_alone(monkeypatch, capsys):
+    """What `own_similarity.py` is there to show: squared differences cannot, the example's similarity can."""
+    path = next(path for path in EXAMPLES if path.stem == "own_similarity")
+    monkeypatch.setattr(sys, "argv", [str(path), "--steps", "60"])
+    runpy.run_path(str(path), run_name="__main__")
+    before, mse, correlation = (float(line.split()[-1]) for line in capsys.readouterr().out.splitlines())
+    assert mse < before < correlation
+
+
+def test_points_come_home_and_land_near_the_truth(monkeypatch, capsys):
+    """What `warp_points.py` is there to show."""
+    path = next(path for path in EXAMPLES if path.stem == "warp_points")
+    monkeypatch.setattr(sys, "argv", [str(path), "--size", "40"])
+    values = runpy.run_path(str(path), run_name="__main__")
+    assert (values["home"] - values["points"]).norm(dim=1).max() < 0.5
+    assert (
+        (values["there"] - values["truth"]).norm(dim=1).median()
+        < 3
+        < (values["points"] - values["truth"]).norm(dim=1).min()
+    )

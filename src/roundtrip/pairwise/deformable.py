@@ -212,7 +212,7 @@ class _Level:
     def _mask(self, mask: Mask | None, shape: Sequence[int]) -> Tensor | None:
         if mask is None:
             return None
-        return coarse_image(_three_axes(mask).to(self.images[0]), _three(shape, 1), self.arithmetic)
+        return coarse_image(_three_axes(mask.to(self.images[0])), _three(shape, 1), self.arithmetic)
 
     def _field(self, u: Tensor | None, like: Values) -> Tensor:
         if u is None:

@@ -1,0 +1,63 @@
+"""The page `reference`: under each heading that is a public name go its signature and its docstring.
+
+So the page itself holds the order, and code to try; what a name does is said once, in the source. On other
+pages, a public name in code leads there.
+"""
+
+import inspect
+import re
+from typing import TYPE_CHECKING
+
+import roundtrip
+
+if TYPE_CHECKING:
+    from docutils import nodes
+    from sphinx.application import Sphinx
+
+HEADING = re.compile(r"^### `(\w+)`$", flags=re.MULTILINE)
+
+
+def with_entries(page: str) -> str:
+    """The page with an autodoc entry under every such heading."""
+    return HEADING.sub(lambda found: f"{found[0]}\n\n{_entry(found[1])}", page)
+
+
+def _entry(name: str) -> str:
+    thing = getattr(roundtrip, name)
+    kind, options = ("class", "\n   :members:") if inspect.isclass(thing) else ("function", "")
+    if inspect.ismodule(thing):
+        kind, options = "module", "\n   :members:"
+    lines = [".. currentmodule:: roundtrip", "", f".. auto{kind}:: roundtrip.{name}{options}"]
+    return "\n".join(["```{eval-rst}", *lines, "```"])
+
+
+def name_in(code: str) -> str | None:
+    """The public name that code speaks of: `rt.warp`, `rt.warp(...)`, or a class by its name alone."""
+    found = re.fullmatch(r"(rt\.)?(\w+)(\(.*\))?", code)
+    is_named = found and found[2] in roundtrip.__all__ and (found[1] or found[2][0].isupper())
+    return found[2] if found and is_named else None
+
+
+def _on_resolving(app: "Sphinx", document: "nodes.document", page: str) -> None:
+    from docutils import nodes
+
+    if page == "reference":
+        return
+    for code in list(document.findall(nodes.literal)):
+        name = name_in(code.astext())
+        if name and not isinstance(code.parent, nodes.reference | nodes.title):
+            where = f"{app.builder.get_relative_uri(page, 'reference')}#roundtrip.{name}"
+            link = nodes.reference("", "", internal=True, refuri=where)
+            code.replace_self(link)
+            link += code
+
+
+def _on_reading(app: "Sphinx", page: str, content: list[str]) -> None:
+    if page == "reference":
+        content[0] = with_entries(content[0])
+
+
+def setup(app: "Sphinx") -> dict[str, bool]:
+    app.connect("source-read", _on_reading)
+    app.connect("doctree-resolved", _on_resolving)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
