@@ -52,8 +52,11 @@ def main() -> None:
 
     trained("oai-knees-drawn", "32", 0, options)
     mean, most, moved = differences_of_maps(rt.load(options.output / "oai-knees-drawn-32-0"))
-    print(f"\nMaps of 4-step inference at {'x'.join(map(str, SHAPE))}, bfloat16 against float32: {mean:.4f} voxels "
-          f"apart on average, {most:.4f} at most; they move voxels by {moved:.2f} on average.")  # fmt: skip
+    grid = "x".join(map(str, SHAPE))
+    print(
+        f"\nMaps of 4-step inference at {grid}, bfloat16 against float32: {mean:.4f} voxels apart on average, "
+        f"{most:.4f} at most; they move voxels by {moved:.2f} on average."
+    )
 
 
 def trained(experiment: str, precision: str, seed: int, options: argparse.Namespace) -> dict[str, float]:

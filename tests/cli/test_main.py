@@ -68,10 +68,6 @@ FLAGS = {
         *("--refine-rate", "--transforms", "--orientation", "--replace-nan", "--device", "--devices"),
         *("--nodes", "--threads", "--seed", "--json", "--quiet", "--reports"),
     },
-    "reproduce": {
-        *("--help", "-h", "--debug", "--scale", "--output", "-o", "--data", "--cells", "--device"),
-        *("--precision", "--threads", "--json", "--quiet"),
-    },
 }
 
 

@@ -360,7 +360,8 @@ def test_labels_and_landmarks_guide(points, tmp_path, capsys):
     metrics = registered(points, tmp_path / "out", *options)
     assert metrics["settings"]["guides"] == ["labels", "landmarks"]
     assert metrics["guidance"]["landmark_error_mm"]["max"] < 1
-    assert metrics["guidance"]["dice"]["mean"] > 0.9 and "dice" not in metrics
+    dice = metrics["guidance"]["dice"]
+    assert 1 - dice["mean"] < (1 - dice["before"]["mean"]) / 5 and "dice" not in metrics
     assert metrics["notes"] == ["landmarks that only one image has were left out: p9."]
     assert not (tmp_path / "out" / "warped_labels.nii.gz").exists()
 
