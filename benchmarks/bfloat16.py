@@ -54,8 +54,8 @@ def main() -> None:
     mean, most, moved = differences_of_maps(rt.load(options.output / "oai-knees-drawn-32-0"))
     grid = "x".join(map(str, SHAPE))
     print(
-        f"\nMaps of 4-step inference at {grid}, bfloat16 against float32: {mean:.4f} voxels apart on average, "
-        f"{most:.4f} at most; they move voxels by {moved:.2f} on average."
+        f"\nMaps of 4-step inference at {grid}, bfloat16 against float32: {mean:.4f} voxels apart on "
+        f"average, {most:.4f} at most; they move voxels by {moved:.2f} on average."
     )
 
 
