@@ -4,7 +4,8 @@
 e.g. NIfTI; `--help` names the options. Each start turns, scales and shifts the moving image in the world, by
 its header alone, and cuts its field of view along one axis. What is found is compared with what is found for
 the same cut image as it lay before, by the mean Dice of the labels (nearest voxel, every second voxel of the
-fixed grid along each axis, labels that both images hold), and with the Dice without any cut.
+fixed grid along each axis, labels that both images hold), and with the Dice without any cut. With
+`--deform` and an effort, what is judged is the whole registration, as a user sees it.
 """
 
 import argparse
@@ -13,6 +14,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -29,6 +31,12 @@ class Subject:
     name: str
     image: rt.Volume
     labels: rt.Volume
+
+
+@dataclass(frozen=True)
+class Found:
+    dice: float
+    seconds: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,6 +66,11 @@ def main() -> None:
     parser.add_argument("--scale", type=float, default=1.25, help="largest; the smallest is its inverse")
     parser.add_argument("--keep", type=float, default=0.7, help="share of the field of view that is kept")
     parser.add_argument("--modality", choices=("same", "different"), default="same")
+    parser.add_argument(
+        "--deform",
+        choices=("fast", "default", "best"),
+        help="register wholly, by this effort, before judging",
+    )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, default=2)
     options = parser.parse_args()
@@ -80,21 +93,32 @@ def subject(folder: Path, stem: str) -> Subject:
     return Subject(stem, rt.read(image), rt.read(labels, labels=True))
 
 
+def overlap(image: rt.Volume, moving: Subject, fixed: Subject, moved: torch.Tensor | None, how: Any) -> Found:
+    """Registers an image cut from that of `moving`, whose world was `moved`; all of its labels are judged."""
+    home = torch.eye(image.dims + 1, dtype=torch.float64) if moved is None else torch.linalg.inv(moved)
+    if how.deform is None:
+        found = align(image, fixed.image, modality=how.modality)
+        return Found(dice(home @ found.matrix, moving.labels, fixed.labels), found.seconds)
+    result = rt.register(image, fixed.image, modality=how.modality, effort=how.deform)
+    placed = rt.Volume(moving.labels.data, torch.linalg.inv(home) @ moving.labels.world_from_voxel)
+    warped = result.transform.warp(placed, onto=fixed.labels, labels=True)
+    here = torch.eye(image.dims + 1).double()
+    return Found(dice(here, warped, fixed.labels, held=moving.labels), result.seconds)
+
+
 def row(moving: Subject, fixed: Subject, options: argparse.Namespace) -> Sequence[str]:
     if options.modality == "different":
         moving = Subject(moving.name, another_contrast(moving.image, options.seed), moving.labels)
-    whole = align(moving.image, fixed.image, modality=options.modality)
+    uncut = overlap(moving.image, moving, fixed, None, options).dice
     rng = np.random.default_rng(options.seed)
     found, cut, seconds = [], [], []
     for _ in range(options.starts):
         start = random_start(moving.image, rng, options)
-        before = align(start.of(moving.image), fixed.image, modality=options.modality)
-        after = align(start.of(moving.image, start.moved), fixed.image, modality=options.modality)
-        home = torch.linalg.inv(start.moved) @ after.matrix
-        found.append(dice(home, moving.labels, fixed.labels))
-        cut.append(dice(before.matrix, moving.labels, fixed.labels))
+        before = overlap(start.of(moving.image), moving, fixed, None, options)
+        after = overlap(start.of(moving.image, start.moved), moving, fixed, start.moved, options)
+        found.append(after.dice)
+        cut.append(before.dice)
         seconds.append(after.seconds)
-    uncut = dice(whole.matrix, moving.labels, fixed.labels)
     near = sum(one >= other - NEAR for one, other in zip(found, cut, strict=True))
     return (
         str(options.starts),
@@ -141,8 +165,8 @@ def another_contrast(image: rt.Volume, seed: int) -> rt.Volume:
     return rt.Volume((remapped * torch.exp(bias) + noise).float(), image.world_from_voxel)
 
 
-def dice(matrix: torch.Tensor, moving: rt.Volume, fixed: rt.Volume) -> float:
-    """Mean over the labels that both images hold."""
+def dice(matrix: torch.Tensor, moving: rt.Volume, fixed: rt.Volume, held: rt.Volume | None = None) -> float:
+    """Mean over the labels that both images hold; `held` is the moving image's map before it was warped."""
     A, B = moving.data[0].numpy(), fixed.data[0].numpy()
     index = np.stack(np.meshgrid(*(np.arange(0, n, 2) for n in B.shape), indexing="ij")).reshape(B.ndim, -1)
     to_voxel = (torch.linalg.inv(moving.world_from_voxel) @ matrix @ fixed.world_from_voxel).numpy()
@@ -151,7 +175,7 @@ def dice(matrix: torch.Tensor, moving: rt.Volume, fixed: rt.Volume) -> float:
     warped = np.zeros(index.shape[1], A.dtype)
     warped[inside] = A[tuple(at[:, inside])]
     seen = B[tuple(index)]
-    both = np.intersect1d(A, B)
+    both = np.intersect1d(A if held is None else held.data[0].numpy(), B)
     size = int(both.max()) + 1
     counts = [np.bincount(x, minlength=size)[both] for x in (warped, seen, seen[warped == seen])]
     return float((2 * counts[2] / np.maximum(counts[0] + counts[1], 1))[both > 0].mean())

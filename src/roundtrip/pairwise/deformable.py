@@ -29,6 +29,7 @@ from roundtrip.pairwise.arithmetic import (
     Vectors,
 )
 from roundtrip.pairwise.pyramid import coarse_image, coarse_shape, fine_field, gaussian_weights
+from roundtrip.pairwise.regular import regular_sample
 from roundtrip.pairwise.settings import DeformableSettings, LevelSettings
 from roundtrip.pairwise.steering import Steering
 from roundtrip.pairwise.unfold import unfold
@@ -271,9 +272,7 @@ def _arithmetic(like: Tensor) -> AbstractArithmetic:
 
 def _without_outliers(image: Image) -> Image:
     """Each channel between its 0.1th and 99.9th percentile, of a regular sample of its voxels."""
-    lines = image.flatten(2)
-    sample = lines[..., :: max(1, lines.shape[2] // 2**15)]
-    low, high = torch.quantile(sample, lines.new_tensor([0.001, 0.999]), dim=2)
+    low, high = torch.quantile(regular_sample(image, 2**15), image.new_tensor([0.001, 0.999]), dim=2)
     ones = [1] * (image.ndim - 2)
     return image.clamp(low.view(*low.shape, *ones), high.view(*high.shape, *ones))
 

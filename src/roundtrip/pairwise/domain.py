@@ -27,7 +27,7 @@ _MARGIN = 12
 _WORTH_IT = 0.85
 
 # What a registration needs for each voxel of its grid and each channel beyond the first, at most.
-BYTES_PER_VOXEL, BYTES_PER_CHANNEL = 220, 24
+BYTES_PER_VOXEL, BYTES_PER_CHANNEL = 232, 24
 
 # Of the free memory.
 _SHARE = 0.7

@@ -68,8 +68,10 @@ class _Effort:
     search_samples: int = 300
     start_samples: int = 1200
     middle_samples: int = 5000
+    draft_samples: int = 15000
+    draft_steps: int = 6
     fine_samples: int = 60000
-    fine_steps: int = 7
+    fine_steps: int = 3
     kept: Sequence[int] = (12, 5, 2)
     """How many maps are improved: of the search, with scale, at the middle resolution."""
 
@@ -167,6 +169,8 @@ class _Search:
         best = int(np.argmin(cost))
         G = G[best : best + 1]
         G, _ = descend(middle, G, groups[kind], steps=8)
+        draft = self.objective(self.effort.fine, self.effort.draft_samples, local=True)
+        G, _ = descend(draft, G, groups[kind], steps=self.effort.draft_steps)
         G, _ = descend(fine, G, groups[kind], steps=self.effort.fine_steps)
         return G[0], fine, names[best]
 

@@ -26,6 +26,7 @@ from roundtrip.pairwise.guidance import Guidance, Guide, guidance
 from roundtrip.pairwise.landmark_pairs import LandmarkPairs, PointsOrPath, paired
 from roundtrip.pairwise.linear import Alignment, align
 from roundtrip.pairwise.registration import Registration
+from roundtrip.pairwise.regular import regular_sample
 from roundtrip.pairwise.settings import DeformableSettings
 from roundtrip.pairwise.settings import effort as settings_of
 from roundtrip.space.files import read
@@ -158,9 +159,7 @@ class _Given:
         """Each channel between 0 and 1, without outliers."""
         channels = []
         for channel in self.image.data.float():
-            # A regular sample tells the percentiles well enough.
-            values = channel.flatten()
-            sample = values[:: max(1, len(values) // _SAMPLE)]
+            sample = regular_sample(channel[None, None], _SAMPLE)[0, 0]
             low, high = np.percentile(sample.cpu().numpy(), _PERCENTILES).tolist()
             if low == high:
                 low, high = channel.min().item(), channel.max().item()
