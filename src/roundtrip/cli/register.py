@@ -12,7 +12,6 @@ import tyro
 
 if TYPE_CHECKING:
     from roundtrip.pairwise.registration import Registration
-    from roundtrip.reports.pair import ReportedPair
     from roundtrip.space.volume import Volume
 
 STAGES = ("reading", "aligning", "deforming", "measuring", "writing")
@@ -81,6 +80,7 @@ def register(
     from roundtrip.pairwise.register import register as registered
     from roundtrip.reports.files import write_json
     from roundtrip.reports.page import write_report
+    from roundtrip.reports.pair import ReportedPair
     from roundtrip.reports.thumbnail import NAME, write_thumbnail
 
     use_threads(threads)
@@ -107,7 +107,9 @@ def register(
         metrics = result.metrics
         advance("writing")
         write_volumes_and_transforms(result, folder)
-        write_report(folder / "report.html", _reported(result, moving, fixed))
+        command = shlex.join(["roundtrip", *sys.argv[1:]])
+        pair = ReportedPair.of(result, fixed_name=fixed.name, moving_name=moving.name, command=command)
+        write_report(folder / "report.html", pair)
         write_thumbnail(folder / NAME, result.moving, result.fixed, result.transform)
         metrics = {"ok": metrics["ok"], "wall_seconds": round(_seconds_since_start(), 2), **metrics}
         write_json(folder / "metrics.json", metrics)
@@ -129,27 +131,6 @@ def _map(path: Path | None, orientation: str | None) -> "Volume | None":
     from roundtrip.space.files import read
 
     return None if path is None else read(path, labels=True, orientation=orientation)
-
-
-def _reported(result: "Registration", moving: Path, fixed: Path) -> "ReportedPair":
-    from roundtrip.reports.pair import ReportedPair
-
-    outcome = result.outcome
-    return ReportedPair(
-        fixed=result.fixed,
-        moving=result.moving,
-        transform=result.transform,
-        metrics=result.metrics,
-        warped=outcome.warped,
-        fixed_labels=result.fixed_labels,
-        moving_labels=result.moving_labels,
-        warped_labels=outcome.warped_labels,
-        jacobian=outcome.jacobian,
-        roundtrip_error=outcome.roundtrip_error,
-        fixed_name=fixed.name,
-        moving_name=moving.name,
-        command=shlex.join(["roundtrip", *sys.argv[1:]]),
-    )
 
 
 def _lines(result: "Registration", metrics: Mapping[str, Any], output: Path) -> list[str]:

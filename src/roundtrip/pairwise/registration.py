@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any
 
+from roundtrip._showing import shown
 from roundtrip.pairwise.contrast import Contrast
 from roundtrip.pairwise.outcome import Outcome, judged
 from roundtrip.space.transform import Transform
@@ -87,3 +88,7 @@ class Registration:
         if outcome.dice is not None:
             values["dice"] = outcome.dice.as_dict()
         return {**values, "settings": dict(self.settings), "version": version("roundtrip")}
+
+    def _repr_html_(self) -> str:
+        """In a notebook: the verdict with its reasons, and slices through the middle."""
+        return shown(self, "registration_as_html")
