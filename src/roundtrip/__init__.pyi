@@ -1,4 +1,5 @@
 # The public names, room by room; anything that is not listed here may change tomorrow.
+from . import plot
 from ._memory import keep_freed_memory
 from .algorithms.card import Card
 from .algorithms.consistent import ConsistentAffine, ConsistentTwoStep, ConsistentVelocity
@@ -47,6 +48,6 @@ __all__ = [
     "fit", "folds_as_published", "folds_central", "gradicon", "interpolate", "interpolate_cubic",
     "interpolate_nearest", "interpolate_or_zero", "inverse_consistency", "invert", "jacobian", "keep_freed_memory",
     "landmark_distance", "lncc", "load", "load_icon_weights", "mind_ssc", "mse", "mutual_information", "ncc",
-    "noisy_inverse_consistency", "non_diffeomorphic_volume", "on_grid_of", "points_off_grid",
+    "noisy_inverse_consistency", "non_diffeomorphic_volume", "on_grid_of", "plot", "points_off_grid",
     "points_on_grid", "read", "register", "save", "soft_dice", "unit_grid", "warp", "write",
 ]  # fmt: skip

@@ -13,7 +13,6 @@ import tyro
 if TYPE_CHECKING:
     from roundtrip.evaluation.quality import LandmarkErrors
     from roundtrip.pairwise.registration import Registration
-    from roundtrip.reports.pair import ReportedPair
     from roundtrip.space.points import PointTable
     from roundtrip.space.volume import Volume
 
@@ -102,6 +101,7 @@ def register(
     from roundtrip.pairwise.register import register as registered
     from roundtrip.reports.files import write_json
     from roundtrip.reports.page import write_report
+    from roundtrip.reports.pair import ReportedPair
     from roundtrip.reports.thumbnail import NAME, write_thumbnail
 
     use_threads(threads)
@@ -137,7 +137,9 @@ def register(
         metrics = result.metrics
         advance("writing")
         write_volumes_and_transforms(result, folder)
-        write_report(folder / "report.html", _reported(result, moving[0], fixed[0]))
+        command = shlex.join(["roundtrip", *sys.argv[1:]])
+        names = {"fixed_name": fixed[0].name, "moving_name": moving[0].name}
+        write_report(folder / "report.html", ReportedPair.of(result, **names, command=command))
         write_thumbnail(folder / NAME, result.moving, result.fixed, result.transform)
         metrics = {"ok": metrics["ok"], "wall_seconds": round(_seconds_since_start(), 2), **metrics}
         write_json(folder / "metrics.json", metrics)
@@ -190,27 +192,6 @@ def _guide(path: Path, orientation: str | None, how: Mapping[str, Any]) -> "Volu
 
         return read_points(path, **how)
     return read(path, labels=True, orientation=orientation)
-
-
-def _reported(result: "Registration", moving: Path, fixed: Path) -> "ReportedPair":
-    from roundtrip.reports.pair import ReportedPair
-
-    outcome = result.outcome
-    return ReportedPair(
-        fixed=result.fixed,
-        moving=result.moving,
-        transform=result.transform,
-        metrics=result.metrics,
-        warped=outcome.warped,
-        fixed_labels=result.fixed_labels,
-        moving_labels=result.moving_labels,
-        warped_labels=outcome.warped_labels,
-        jacobian=outcome.jacobian,
-        roundtrip_error=outcome.roundtrip_error,
-        fixed_name=fixed.name,
-        moving_name=moving.name,
-        command=shlex.join(["roundtrip", *sys.argv[1:]]),
-    )
 
 
 def _lines(result: "Registration", metrics: Mapping[str, Any], output: Path) -> list[str]:

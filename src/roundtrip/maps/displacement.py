@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from roundtrip._checks import require_points
 from roundtrip._shapes import Field, Float, Points, Tensor
+from roundtrip._showing import shown
 from roundtrip.maps.grid import unit_grid
 from roundtrip.maps.interpolate import interpolate
 from roundtrip.maps.map import AbstractMap, Map, on_grid_of
@@ -33,6 +34,10 @@ class DisplacementMap(AbstractMap):
         if image.shape[2:] != self.displacement.shape[2:]:
             return super().on_grid_of(image)
         return unit_grid(image.shape[2:], like=self.displacement) + self.displacement
+
+    def _repr_html_(self) -> str:
+        """In a notebook: how far it moves points, where it folds, and the grid it deforms."""
+        return shown(self, "map_as_html")
 
 
 def displacement_of(phi: Map, image: Tensor) -> Field:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any
 
+from roundtrip._showing import shown
 from roundtrip.pairwise.contrast import Contrast
 from roundtrip.pairwise.guidance import Guidance, GuidedOutcome
 from roundtrip.pairwise.landmark_pairs import LandmarkPairs
@@ -101,3 +102,7 @@ class Registration:
             values["landmark_error_mm"] = vars(self.landmarks.errors(self.transform))
         values |= self.guided.as_dict()
         return {**values, "settings": dict(self.settings), "version": version("roundtrip")}
+
+    def _repr_html_(self) -> str:
+        """In a notebook: the verdict with its reasons, and slices through the middle."""
+        return shown(self, "registration_as_html")

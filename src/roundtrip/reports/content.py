@@ -25,6 +25,7 @@ from roundtrip.reports.display import (
     nodes_over,
     slices_of,
     window_of,
+    with_nothing_on,
 )
 from roundtrip.reports.files import plain
 from roundtrip.reports.packing import Packed
@@ -220,8 +221,8 @@ def _lookup(ascending: Tensor, dtype: torch.dtype) -> Tensor:
 
 def _pack_transform(packed: Packed, pair: ReportedPair) -> dict[str, Any]:
     transform = pair.transform
-    forward_nodes = nodes_over(canonical(_empty(pair.fixed)).grid, _NODES)
-    backward_nodes = nodes_over(canonical(_empty(pair.moving)).grid, _NODES)
+    forward_nodes = nodes_over(canonical(with_nothing_on(pair.fixed.grid)).grid, _NODES)
+    backward_nodes = nodes_over(canonical(with_nothing_on(pair.moving.grid)).grid, _NODES)
     forward = transform.displacement(forward_nodes)
     return {
         "forward": _pack_displacement(packed, "forward", forward),
@@ -258,12 +259,6 @@ def _outside_percent(pair: ReportedPair, inside: Tensor) -> float:
     sizes = torch.tensor(pair.moving.shape, dtype=torch.float64)
     met = ((reached >= -0.5) & (reached <= sizes - 0.5)).all(dim=1)
     return 100 * (1 - met.double().mean().item())
-
-
-def _empty(volume: Volume) -> Volume:
-    """The grid of a volume with next to nothing on it."""
-    nothing = torch.zeros((), dtype=torch.uint8).expand(1, *volume.shape)
-    return Volume(nothing, volume.world_from_voxel)
 
 
 def _rows(matrix: Affine) -> list[list[float]]:

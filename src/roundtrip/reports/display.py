@@ -33,6 +33,12 @@ def canonical(volume: Volume) -> Volume:
     return reoriented(volume, "LPS"[: volume.dims])
 
 
+def with_nothing_on(grid: Grid) -> Volume:
+    """A volume on a grid that takes next to no memory."""
+    nothing = torch.zeros((), dtype=torch.uint8).expand(1, *grid.shape)
+    return Volume(nothing, grid.world_from_voxel)
+
+
 def window_of(volume: Volume) -> Window:
     """From the lowest intensities to those that one in two hundred of the others exceeds.
 

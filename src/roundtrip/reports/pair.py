@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from roundtrip.pairwise.registration import Registration
 from roundtrip.space.resample import require_same_dims
 from roundtrip.space.transform import Transform
 from roundtrip.space.volume import Volume
@@ -31,6 +32,24 @@ class ReportedPair:
     fixed_name: str = "fixed"
     moving_name: str = "moving"
     command: str = ""
+
+    @staticmethod
+    def of(result: Registration, **names: str) -> "ReportedPair":
+        """What `register` gives, nothing computed again; `names` are those of the images, and the command."""
+        outcome = result.outcome
+        return ReportedPair(
+            fixed=result.fixed,
+            moving=result.moving,
+            transform=result.transform,
+            metrics=result.metrics,
+            warped=outcome.warped,
+            fixed_labels=result.fixed_labels,
+            moving_labels=result.moving_labels,
+            warped_labels=outcome.warped_labels,
+            jacobian=outcome.jacobian,
+            roundtrip_error=outcome.roundtrip_error,
+            **names,
+        )
 
     def __post_init__(self) -> None:
         require_same_dims(self.fixed, self.moving)

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from roundtrip._shapes import Float, Tensor
+from roundtrip._showing import shown
 from roundtrip.maps.displacement import DisplacementMap
 from roundtrip.maps.grid import unit_grid
 from roundtrip.maps.interpolate import Interpolation
@@ -244,6 +245,10 @@ class Transform:
     def __repr__(self) -> str:
         steps = ", then ".join(map(repr, self.steps)) or "identity"
         return f"Transform({steps}; from the world of {self.fixed!r} to that of {self.moving!r})"
+
+    def _repr_html_(self) -> str:
+        """In a notebook: how far it moves points, and the grid it deforms."""
+        return shown(self, "transform_as_html")
 
     def _displacement_then_affine(self, steps: Steps, grid: Grid) -> Steps:
         """x -> affine(x + u(x)), u on `grid`; the affine alone where there is nothing else."""

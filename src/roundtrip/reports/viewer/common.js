@@ -2,6 +2,8 @@
 
 const byId = (id) => document.getElementById(id);
 
+const clamp = (value, low, high) => Math.min(Math.max(value, low), high);
+
 function made(tag, properties = {}) {
   return Object.assign(document.createElement(tag), properties);
 }

@@ -25,8 +25,6 @@ function lengthOf(vector) {
   return Math.hypot(...vector);
 }
 
-const clamp = (value, low, high) => Math.min(Math.max(value, low), high);
-
 /** Values on a grid of voxels: `values` with x fastest, `size` [X, Y, Z]. */
 class Volume {
   constructor(values, size, worldFromVoxel) {

@@ -1,6 +1,6 @@
 // Histograms that filter: a bar is a button, its pale part all pairs, its strong part those that are shown.
 
-const BINS = 20;
+const MOST_BINS = 20;
 
 /** Where the bars of a column begin and end; the outermost are open, so that every pair is in one. */
 function binsOf(values) {
@@ -21,7 +21,8 @@ function evenBins(sorted) {
   // What lies far out would press all others into one bar: it counts with the last.
   const at = (part) => sorted[Math.round(part * (sorted.length - 1))];
   const [low, high] = [at(0.005), at(0.995)];
-  const step = niceStep((high - low) / BINS);
+  // Few pairs make few bars.
+  const step = niceStep((high - low) / clamp(Math.round(2 * Math.sqrt(sorted.length)), 4, MOST_BINS));
   if (!(step > 0)) return [{ low: -Infinity, high: Infinity, text: short(low) }];
   const first = Math.floor(low / step), last = Math.max(first, Math.ceil(high / step) - 1);
   const bins = [];
