@@ -26,6 +26,7 @@ myst_enable_extensions = ["deflist", "dollarmath", "colon_fence"]
 myst_heading_anchors = 3
 
 autodoc_member_order = "bysource"
+autodoc_inherit_docstrings = False
 add_module_names = False
 python_maximum_signature_line_length = 88
 maximum_signature_line_length = 88

@@ -14,6 +14,15 @@ if TYPE_CHECKING:
     from docutils import nodes
     from sphinx.application import Sphinx
 
+RESULTS = {
+    "register": ("roundtrip.pairwise.registration.Registration",),
+    "InverseConsistent": ("roundtrip.algorithms.objective.ObjectiveTerms",),
+    "DirectOptimisation": ("roundtrip.algorithms.direct.DirectResult",),
+    "fit": ("roundtrip.training.engine.History", "roundtrip.training.engine.Step"),
+    "invert": ("roundtrip.maps.inverse.Inversion",),
+}
+"""What comes back from a public name, where that is an object of its own: shown beneath it."""
+
 HEADING = re.compile(r"^### `(\w+)`$", flags=re.MULTILINE)
 
 
@@ -28,6 +37,8 @@ def _entry(name: str) -> str:
     if inspect.ismodule(thing):
         kind, options = "module", "\n   :members:"
     lines = [".. currentmodule:: roundtrip", "", f".. auto{kind}:: roundtrip.{name}{options}"]
+    for result in RESULTS.get(name, ()):
+        lines += ["", f".. autoclass:: {result}\n   :members:"]
     return "\n".join(["```{eval-rst}", *lines, "```"])
 
 

@@ -44,17 +44,21 @@ def signature_of(thing: Any) -> tuple[str, str | None]:
 
 
 def _is_constructed(kind: type) -> bool:
-    return dataclasses.is_dataclass(kind) or "__init__" in vars(kind)
+    return _has_fields(kind) or "__init__" in vars(kind)
+
+
+def _has_fields(kind: type) -> bool:
+    return dataclasses.is_dataclass(kind) or hasattr(kind, "model_fields")
 
 
 def _as_written(kind: type, parameters: dict[str, inspect.Parameter]) -> Iterator[str]:
-    if not dataclasses.is_dataclass(kind):
+    if not _has_fields(kind):
         yield from [one for one in _arguments(_parsed(kind.__init__).args) if one != "self"]
         return
     lines = [
         line
         for base in kind.__mro__
-        if dataclasses.is_dataclass(base)
+        if _has_fields(base) and base.__module__.startswith("roundtrip")
         for line in _parsed(base).body
         if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name)
     ]
@@ -111,7 +115,14 @@ def _replace_docstring(app, what, name, thing, options, lines: list[str]) -> Non
     lines[:] = as_restructured("\n".join(lines)).split("\n")
 
 
+def _skip_defaults(app, what, name, thing, skip, options) -> bool | None:
+    """A function that is the default of a field is no method; what pydantic keeps for itself is no field."""
+    is_default = what == "class" and inspect.isfunction(thing) and "." not in thing.__qualname__
+    return True if is_default or name == "model_config" else None
+
+
 def setup(app: "Sphinx") -> dict[str, bool]:
     app.connect("autodoc-process-signature", _replace_signature)
     app.connect("autodoc-process-docstring", _replace_docstring)
+    app.connect("autodoc-skip-member", _skip_defaults)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

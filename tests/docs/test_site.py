@@ -1,5 +1,6 @@
 """What the site adds to the pages: signatures and docstrings, the help of the commands, and pictures."""
 
+import importlib
 import inspect
 import re
 import runpy
@@ -39,6 +40,7 @@ def test_signatures_are_as_written():
     )
     assert signature_of(rt.Identity) == ("", None)
     assert "weight: float, similarity: Similarity = mse" in signature_of(rt.PairObjective)[0]
+    assert signature_of(rt.Card)[0].startswith("(preparation: Preparation | None, data: str")
 
 
 @pytest.mark.parametrize("name", rt.__all__)
@@ -55,8 +57,20 @@ def test_every_heading_of_the_reference_gets_its_entry():
     from reference_entries import with_entries
 
     page = (DOCS / "reference.md").read_text(encoding="utf-8")
-    entries = re.findall(r"^\.\. auto\w+:: roundtrip\.(\w+)$", with_entries(page), flags=re.MULTILINE)
+    entries = re.findall(r"^\.\. auto\w+:: roundtrip\.([^.\n]+)$", with_entries(page), flags=re.MULTILINE)
     assert sorted(entries) == sorted(rt.__all__)
+
+
+def test_what_comes_back_is_there_and_is_what_functions_say():
+    from reference_entries import RESULTS
+    from written_signatures import signature_of
+
+    for name, paths in RESULTS.items():
+        for path in paths:
+            module, _, kind = path.rpartition(".")
+            assert inspect.isclass(getattr(importlib.import_module(module), kind))
+        if not inspect.isclass(getattr(rt, name)):
+            assert signature_of(getattr(rt, name))[1] == paths[0].rpartition(".")[2]
 
 
 @pytest.mark.parametrize("command", SUBCOMMANDS)
