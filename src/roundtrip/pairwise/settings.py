@@ -29,9 +29,9 @@ class DeformableSettings(_Settings):
 
     similarity: SimilarityConfig = LocalCorrelation()
     levels: Annotated[tuple[LevelSettings, ...], Field(min_length=1)]
-    step: Annotated[float, Field(gt=0, le=0.25)] = 0.15
+    step: Annotated[float, Field(gt=0, le=0.25)] = 0.25
     """The length of a step, where the images pull steadily."""
-    fluidity: PositiveFloat = 1.0
+    fluidity: PositiveFloat = 1.4
     """The standard deviation by which forces are smoothed before a step."""
     smoothness: PositiveFloat = 0.7
     """The standard deviation by which displacements are smoothed after a step: the epsilon of Eq. (10)."""
@@ -45,11 +45,17 @@ Effort = Literal["fast", "default", "best"]
 
 def effort(name: Effort) -> DeformableSettings:
     """The settings of an effort: the same method, with more steps and finer levels."""
-    return DeformableSettings(levels=tuple(LevelSettings(coarser=c, steps=n) for c, n in _LEVELS[name]))
+    return DeformableSettings(
+        similarity=LocalCorrelation(sigma=_WINDOWS[name]),
+        levels=tuple(LevelSettings(coarser=c, steps=n) for c, n in _LEVELS[name]),
+    )
 
 
 _LEVELS: dict[str, tuple[tuple[int, int], ...]] = {
     "fast": ((8, 30), (4, 30), (2, 30)),
     "default": ((8, 40), (4, 40), (2, 40), (1, 15)),
-    "best": ((8, 100), (4, 100), (2, 100), (1, 100)),
+    "best": ((8, 100), (4, 100), (2, 100), (1, 40)),
 }
+
+# In voxels of each level: where the finest level is coarse, a wide window sees too little.
+_WINDOWS = {"fast": 1.5, "default": 2.0, "best": 2.0}
