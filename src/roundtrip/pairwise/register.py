@@ -5,6 +5,7 @@ Neighbours: `linear.py` and `deformable.py`, which find the maps; `domain.py`, w
 """
 
 import dataclasses
+import functools
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -105,6 +106,8 @@ def register(
     )
     landmarks = _landmarks(fixed_landmarks, moving_landmarks, target.image, source.image)
 
+    if torch.device(device).type == "cpu":
+        _make_ready()
     began = time.perf_counter()
     pair = _Pair(source.scaled().to(device), target.scaled().to(device), source.mask, target.mask)
     tell("aligning")
@@ -175,6 +178,20 @@ class _Pair:
     fixed: Volume
     moving_mask: Volume | None
     fixed_mask: Volume | None
+
+
+@functools.cache
+def _make_ready() -> None:
+    """Once in a process, loads all that registering on a CPU needs, so that no pair waits for it later.
+
+    Kernels are loaded, or compiled where they never were, when they are first called: here with a pair as
+    small as it gets.
+    """
+    x = torch.stack(torch.meshgrid(*[torch.linspace(-1, 1, 12)] * 3, indexing="ij"))
+    ball = Volume((-4 * x.square().sum(dim=0)).exp()[None], torch.eye(4, dtype=torch.float64))
+    pair = _Pair(ball, ball, None, None)
+    start, contrast = _aligned(pair, "rigid", "same", Guidance())
+    _deformed(pair, start, contrast, "fast")
 
 
 def _aligned(

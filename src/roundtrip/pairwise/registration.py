@@ -26,7 +26,7 @@ class Registration:
     contrast: Contrast
     """How intensities were compared."""
     seconds: float
-    """From images in memory to the transform."""
+    """From images in memory to the transform, with everything loaded that does it."""
     linear_seconds: float
     """The part of them before the deformation."""
     settings: Mapping[str, Any]
