@@ -15,6 +15,8 @@ import pytest
 import SimpleITK as sitk
 import torch
 
+import roundtrip as rt
+from roundtrip.algorithms.card import Card, Preparation
 from roundtrip.cli import register as command
 from roundtrip.cli.main import main
 from roundtrip.space.files import read, write
@@ -401,3 +403,33 @@ def test_images_without_partners_or_on_another_grid_are_said(pair, broken, tmp_p
     assert "2 fixed images but 1 moving ones" in capsys.readouterr().err
     assert run("register", "-f", fixed, moving, "-m", moving, moving, "-o", tmp_path / "out") == 2
     assert "lies on another grid than" in capsys.readouterr().err
+
+
+def model_in(folder, dims):
+    """An untrained network, which is one that finds nothing, and how it wants its images."""
+    card = Card(
+        preparation=Preparation(orientation="LPS"[:dims], spacing=(1.5,) * dims, grid=(24,) * dims),
+        data="",
+        numbers={},
+        licence="",
+    )
+    with torch.random.fork_rng():
+        network = rt.UNet(dims=dims, down_features=(4, 8), up_features=(4, 8)).eval()
+    rt.save(rt.DisplacementRegistration(network), folder, card=card)
+    return folder
+
+
+def test_a_model_is_where_it_begins(pair, tmp_path):
+    model = model_in(tmp_path / "model", 3)
+    metrics = registered(
+        pair, tmp_path / "out", "--model", model, "--fixed-rigid", pair / "fixed_labels.nii.gz"
+    )
+    assert metrics["settings"]["model"] == str(model) and metrics["settings"]["linear"] is None
+    assert metrics["reasons"] == [] and metrics["folds"]["count"] == 0 and metrics["rigid"]["regions"]["1"]
+
+
+def test_a_model_of_planes_is_not_for_volumes(pair, tmp_path, capsys):
+    model = model_in(tmp_path / "model", 2)
+    images = ("-f", pair / "fixed.nii.gz", "-m", pair / "moving.nii.gz")
+    assert run("register", *images, "-o", tmp_path / "out", "--model", model) == 2
+    assert "3 spatial axes" in capsys.readouterr().err and not (tmp_path / "out").exists()

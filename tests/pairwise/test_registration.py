@@ -96,6 +96,10 @@ def test_maps_that_disagree_and_images_that_do_not_match_are_a_failure(found):
     assert "the two maps disagree" in missed.reasons[0]
     worse = dataclasses.replace(good, similarity=Similarity("lncc", 0.5, 0.4, 0.9))
     assert "not more alike than before" in worse.reasons[0]
+    strange = dataclasses.replace(good, similarity=Similarity("lncc", 0.01, 0.05, 0.9))
+    assert "next to nothing in common" in strange.reasons[0]
+    strange = dataclasses.replace(good, similarity=Similarity("mutual_information", 0.01, 0.05, 1.9))
+    assert "next to nothing in common" in strange.reasons[0]
     folded = dataclasses.replace(good, folds=FoldCounts(3, 0.01, 0.002))
     assert "folds at 3 voxels" in folded.reasons[0]
 
@@ -138,3 +142,39 @@ def test_what_a_model_says_is_a_start_and_no_excuse_for_folds(found, wild_model)
     assert result.metrics["folds"] == {"count": 0, "percent": 0, "non_diffeomorphic_volume_percent": 0}
     assert result.metrics["roundtrip_error_mm"]["mean"] < 0.1
     assert result.settings["model"] == str(wild_model) and result.settings["linear"] is None
+
+
+def noise(like, seed):
+    generator = torch.Generator().manual_seed(seed)
+    return rt.Volume(torch.rand(like.data.shape, generator=generator), like.world_from_voxel)
+
+
+@pytest.mark.parametrize("modality", ["same", "different", "auto"])
+def test_noise_is_like_nothing_and_that_is_said(found, modality):
+    for moving, fixed in ((noise(found.moving, 0), found.fixed), (found.moving, noise(found.fixed, 1))):
+        result = rt.register(moving, fixed, effort="fast", modality=modality)
+        assert not result.ok, result.outcome.similarity
+        assert "in common" in result.reasons[0] or "not more alike" in result.reasons[0]
+
+
+def test_another_contrast_is_registered_without_folds_both_ways(found):
+    """Not monotone: the body is as dark as what is around it, and its border bright."""
+    other = rt.Volume(torch.sin(math.pi * found.moving.data / 1.7), found.moving.world_from_voxel)
+    result = rt.register(other, found.fixed, modality="different")
+    generator = torch.Generator().manual_seed(0)
+    points = 6 * torch.randn(200, 3, generator=generator, dtype=torch.float64)
+    points = points[bent(points).norm(dim=1) < 9]
+    error = (result.transform.points(points) - bent(points)).norm(dim=1)
+    before = (points - bent(points)).norm(dim=1)
+    assert error.mean() < 0.4 * before.mean() and result.ok
+    assert result.metrics["folds"]["count"] == 0
+    assert result.metrics["roundtrip_error_mm"]["mean"] < 0.1
+
+
+def test_a_model_that_would_mirror_an_image_is_stopped(found, tmp_path):
+    """The moving image's first axis runs the other way, and the card does not say which way is wanted."""
+    network = rt.UNet(dims=3, down_features=(4, 8), up_features=(4, 8)).eval()
+    card = Card(preparation=Preparation(spacing=(1.2,) * 3, grid=(32,) * 3), data="", numbers={}, licence="")
+    rt.save(rt.DisplacementRegistration(network), tmp_path / "model", card=card)
+    with pytest.raises(ValueError, match=r"LPS and RPS.*would be mirrored"):
+        rt.register(found.moving, found.fixed, model=tmp_path / "model")

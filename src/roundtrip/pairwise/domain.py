@@ -4,11 +4,11 @@ Neighbours: `register.py`, which computes there, and puts what it finds back ont
 """
 
 import math
-import os
 from dataclasses import dataclass
 
 import torch
 
+from roundtrip._free import free_memory
 from roundtrip._shapes import Bool, Tensor
 from roundtrip.space.grid import Grid
 from roundtrip.space.resample import grid_with_spacing, resampled
@@ -28,6 +28,9 @@ _WORTH_IT = 0.85
 
 # What a registration needs for each voxel of its grid and each channel beyond the first, at most.
 BYTES_PER_VOXEL, BYTES_PER_CHANNEL = 232, 24
+
+# Nothing works in less.
+_LEAST = 2**16
 
 # Of the free memory.
 _SHARE = 0.7
@@ -50,14 +53,14 @@ class Domain:
         return Volume(volume.data[(slice(None), *region)].contiguous(), self.grid.world_from_voxel)
 
 
-def domain_of(fixed: Volume, moving: Volume, *, memory: int | None = None) -> Domain:
+def domain_of(fixed: Volume, moving: Volume, *, memory: int | None = None, more: int = 0) -> Domain:
     """For two images on one grid: the box of what either of them shows, coarser where `memory` asks for it.
 
-    `memory` is in bytes, the free memory of the machine unless given.
+    `memory` is in bytes, what is free unless given; `more` are bytes needed for each voxel besides the usual.
     """
     first, grid = _box(fixed.grid, _foreground(fixed) | _foreground(moving))
-    bytes_per_voxel = BYTES_PER_VOXEL + BYTES_PER_CHANNEL * (fixed.data.shape[0] - 1)
-    available = free_memory() if memory is None else memory
+    bytes_per_voxel = BYTES_PER_VOXEL + BYTES_PER_CHANNEL * (fixed.data.shape[0] - 1) + more
+    available = max(free_memory() if memory is None else memory, _LEAST)
     needed = math.prod(grid.shape) * bytes_per_voxel
     if needed <= _SHARE * available:
         return Domain(grid, first)
@@ -70,20 +73,6 @@ def domain_of(fixed: Volume, moving: Volume, *, memory: int | None = None) -> Do
         "GB are free."
     )
     return Domain(coarse, None, (note,))
-
-
-def free_memory() -> int:
-    """Of this machine, in bytes; a lot where nobody can tell."""
-    try:
-        with open("/proc/meminfo", encoding="ascii") as lines:
-            sizes = {name: int(rest.split()[0]) for name, rest in (line.split(":", 1) for line in lines)}
-        return sizes["MemAvailable"] * 1024
-    except (OSError, KeyError, ValueError):
-        pass
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
-    except (AttributeError, OSError, ValueError):
-        return 2**34
 
 
 def _foreground(volume: Volume) -> Bool[Tensor, "*S"]:

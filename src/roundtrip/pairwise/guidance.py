@@ -56,6 +56,11 @@ class Guidance:
         return not (self.labels is None and self.landmarks is None and self.rigid is None)
 
     @property
+    def bytes_per_voxel(self) -> int:
+        """What it needs at most on the grid of a deformation: codes of labels, and corrections."""
+        return 150 * (self.labels is not None) + 60 * (self.landmarks is not None or self.rigid is not None)
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """What was left out."""
         return () if self.landmarks is None else self.landmarks.notes
@@ -111,7 +116,8 @@ class Guidance:
             landmarks = self.landmarks.errors(transform)
         if self.rigid is not None:
             bodies = rigidity(transform if self.rigid_side == "fixed" else transform.inverse(), self.rigid)
-        return GuidedOutcome(labels, landmarks, self.rigid_side, bodies)
+        voxel = 0.0 if transform.fixed is None else min(transform.fixed.spacing)
+        return GuidedOutcome(labels, landmarks, self.rigid_side, bodies, voxel)
 
     def _codes(self, fixed: Volume, moving: Volume) -> tuple[Volume, Volume]:
         common = common_labels(*(self.labels or (fixed, moving)))
@@ -162,12 +168,14 @@ class GuidedOutcome:
     landmarks: LandmarkErrors | None = None
     rigid_side: Side = "fixed"
     rigid: Mapping[int, Rigidity] | None = None
+    voxel: float = 0.0
+    """The smallest side of one of the fixed image, in mm."""
 
     @property
     def reasons(self) -> tuple[str, ...]:
         """Where it was not."""
         said = []
-        if self.landmarks is not None and self.landmarks.mean > self.landmarks.before:
+        if self.landmarks is not None and self.landmarks.mean > self.landmarks.before + self.voxel:
             said.append(
                 "the landmarks that steered are farther apart than before: on average "
                 f"{self.landmarks.before:.2f} mm, now {self.landmarks.mean:.2f} mm."

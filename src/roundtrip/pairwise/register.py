@@ -19,19 +19,18 @@ from roundtrip.maps.displacement import DisplacementMap
 from roundtrip.maps.grid import unit_grid
 from roundtrip.maps.interpolate import interpolate
 from roundtrip.maps.map import Map
+from roundtrip.pairwise.across import deform_across
 from roundtrip.pairwise.contrast import Contrast, alike, contrast_of, straight
 from roundtrip.pairwise.deformable import deform
 from roundtrip.pairwise.domain import Domain, domain_of
-from roundtrip.pairwise.forces import SelfSimilarity
 from roundtrip.pairwise.guidance import Guidance, Guide, guidance
 from roundtrip.pairwise.landmark_pairs import LandmarkPairs, PointsOrPath, paired
 from roundtrip.pairwise.linear import Alignment, align
 from roundtrip.pairwise.registration import Registration
 from roundtrip.pairwise.regular import regular_sample
-from roundtrip.pairwise.settings import DeformableSettings
 from roundtrip.pairwise.settings import effort as settings_of
 from roundtrip.space.files import read
-from roundtrip.space.grid import Grid
+from roundtrip.space.grid import Grid, orientation_of
 from roundtrip.space.measures import places_in_own_frame
 from roundtrip.space.resample import require_same_dims
 from roundtrip.space.smoothing import antialiased
@@ -214,7 +213,7 @@ def _aligned(
         if pair.moving_mask is not None:
             how["moving_mask"] = Volume(pair.moving_mask.data, matrix)
         alone = align(moved, pair.fixed, kind="none", modality=contrast, **how)
-        return dataclasses.replace(alignment, after=alone.after)
+        return dataclasses.replace(alignment, after=alone.after, curved=alone.curved)
 
     def transform(alignment: Alignment) -> Transform:
         return Transform.from_affine(alignment.matrix, pair.fixed, pair.moving)
@@ -239,6 +238,13 @@ def _by_model(folder: Path, moving: Volume, fixed: Volume) -> "Registered":
 def _before_model(registered: "Registered", fixed: Volume, moving: Volume) -> Transform:
     """How the model's preparation lays the images onto each other: centre on centre."""
     matrix = registered.moving.world_from_unit @ registered.fixed.unit_from_world
+    if torch.linalg.det(matrix) < 0:
+        ways = f"{orientation_of(fixed)} and {orientation_of(moving)}"
+        raise ValueError(
+            f"the axes of the two images run differently ({ways}), and the model does not say which way it "
+            "wants them: one image would be mirrored. Write the orientation it was trained with into "
+            '`preparation` in its card.json, such as "orientation": "RAS".'
+        )
     return Transform.from_affine(matrix, fixed, moving)
 
 
@@ -264,13 +270,13 @@ def _deformed(
     """
     source, target = pair.moving, pair.fixed
     laid = _laid(_blurred(source, start, target.grid), start, target)
-    domain = domain_of(target, laid)
+    domain = domain_of(target, laid, more=0 if steered_by is None else steered_by.bytes_per_voxel)
     laid_mask = None if pair.moving_mask is None else start.warp(pair.moving_mask, onto=target, labels=True)
-    found = deform(
+    found = (deform if contrast == "same" else deform_across)(
         domain.of(laid).data[None],
         domain.of(target).data[None],
         spacing=domain.grid.spacing,
-        settings=settings_of(effort) if contrast == "same" else _across(effort),
+        settings=settings_of(effort),
         moving_mask=_weights(laid_mask, domain, target),
         fixed_mask=_weights(pair.fixed_mask, domain, target),
         start=None if registered is None else _model_on(registered, start, domain.grid),
@@ -287,11 +293,6 @@ def _laid(source: Volume, start: Transform, target: Volume) -> Volume:
     """The moving image on the fixed grid, continued by its edge: where it ends there is nothing to align."""
     x = follow_grid(start.steps, target.grid, source.world_from_unit, like=source.data)
     return Volume(interpolate(source.data[None], x)[0], target.world_from_voxel)
-
-
-def _across(effort: Effort) -> DeformableSettings:
-    """The same effort, comparing the patterns of images instead of their brightness."""
-    return settings_of(effort).model_copy(update={"similarity": SelfSimilarity()})
 
 
 def _on_whole(phi: Map, domain: Grid, grid: Grid) -> Map:
@@ -326,10 +327,14 @@ def _given(
 ) -> _Given:
     """Everything on the table and checked before anything is computed."""
     given: list[Any] = list(image) if isinstance(image, list | tuple) else [image]
-    names = [f"the {name} image" if isinstance(one, Volume) else os.fspath(one) for one in given]
+    called = f"the {name} image" if len(given) == 1 else f"{name} image " + "{}"
+    names = [
+        called.format(i) if isinstance(one, Volume) else os.fspath(one)
+        for i, one in enumerate(given, start=1)
+    ]
     volumes = [one if isinstance(one, Volume) else read(one) for one in given]
-    for one, called in zip(volumes, names, strict=True):
-        require_contrast(one, called)
+    for one, its_name in zip(volumes, names, strict=True):
+        require_contrast(one, its_name)
     volume = stacked(volumes, names)
     if volume.dims < 2:
         raise ValueError(f"the {name} image has 1 axis; images of 2 or 3 are registered.")
