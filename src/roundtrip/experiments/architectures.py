@@ -9,7 +9,7 @@ import torch
 
 from roundtrip.algorithms.objective import both_directions
 from roundtrip.evaluation.summary import Row
-from roundtrip.experiments.closeness import closeness
+from roundtrip.experiments.closeness import LEAST, closeness
 from roundtrip.experiments.networks_compared import Images, Training
 from roundtrip.experiments.readings import judged
 from roundtrip.experiments.result import AbstractResult, Cell, Claim, Outcome, Scale
@@ -26,7 +26,7 @@ COLOURS = {"mlp": "#d55e00", "encoder-decoder": "#0072b2", "unet": "#1a1a1a", "c
 ORDER = (64, 2048, 512, 128, 1024, 256)
 """The ends first, so that what is stopped early shows the range."""
 
-QUICK_LAMBDAS = (64, 2048, 512)
+QUICK_LAMBDAS = (64, 2048)
 ENOUGH = 3
 """Lambdas that make a curve."""
 EQUAL_FOLDS = (0.1, 0.3, 1.0, 3.0, 10.0)
@@ -134,15 +134,16 @@ def _folds_fall(network: str, rows: Sequence[Row]) -> Claim:
 def _best_at_equal_folds(rows: Sequence[Row]) -> Claim:
     """At most numbers of folds that several networks reach, U-Net or MLP have the best Dice."""
     says = "at equal folds, U-Net or MLP overlap best"
-    curves = {n: _dice_by_folds([row for row in rows if row["network"] == n]) for n in NETWORKS}
-    if any(len(folds) < ENOUGH for folds, _ in curves.values()):
+    own = {network: [row for row in rows if row["network"] == network] for network in NETWORKS}
+    if any(len(some) < ENOUGH for some in own.values()):
         return Claim(says, None)
+    curves = {network: _dice_by_folds(some) for network, some in own.items()}
     winners = {}
     for level in EQUAL_FOLDS:
         reached = {
             network: float(np.interp(np.log10(level), folds, overlap))
             for network, (folds, overlap) in curves.items()
-            if folds[0] <= np.log10(level) <= folds[-1]
+            if len(folds) > 1 and folds[0] <= np.log10(level) <= folds[-1]
         }
         if len(reached) >= 2 and reached.keys() & {"unet", "mlp"}:
             winners[level] = max(reached, key=lambda network: reached[network])
@@ -154,8 +155,8 @@ def _best_at_equal_folds(rows: Sequence[Row]) -> Claim:
 
 
 def _dice_by_folds(rows: Sequence[Row]) -> tuple[np.ndarray, np.ndarray]:
-    """Logarithms of the folds, increasing, and Dice."""
-    ordered = sorted((max(row["folds"], 1e-3), row["dice"]) for row in rows)
+    """Logarithms of the folds, increasing, and Dice, where there are more folds than chance makes."""
+    ordered = sorted((row["folds"], row["dice"]) for row in rows if row["folds"] >= LEAST)
     return np.log10([folds for folds, _ in ordered]), np.array([overlap for _, overlap in ordered])
 
 
