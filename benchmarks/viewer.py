@@ -1,11 +1,11 @@
-"""Which viewer a report should have: our own on a canvas, or NiiVue on WebGL2. Size, and time to the first view.
+"""Which viewer a report should have, our own on a canvas or NiiVue on WebGL2: size, time to the first view.
 
     npm install @niivue/niivue
     python benchmarks/viewer.py --niivue node_modules/@niivue/niivue/dist/niivue.umd.js
 
 Both pages hold the same pair, 256 x 256 x 256 voxels, in one file without network, and are opened in headless
 Chromium, in turns; printed is the median. There is no graphics card in it: WebGL is drawn by the processor.
-`report.html` also holds the moving image, maps, grids and labels; the page of NiiVue two images and no controls.
+`report.html` also holds the moving image, maps, grids and labels; NiiVue's page two images and no controls.
 """
 
 import argparse
@@ -87,7 +87,7 @@ def main() -> None:
 
 
 def drawn_pair() -> ReportedPair:
-    """Two heads with noise, as scans have it, and no more than a shift between them: only what is shown matters."""
+    """Two heads with noise, as scans have it, and no more than a shift between them."""
     phantoms = draw_pair(shape=(256, 256, 256))
     generator = torch.Generator().manual_seed(0)
     noisy = []
