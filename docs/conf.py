@@ -41,5 +41,6 @@ html_title = f"Roundtrip {release}"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_favicon = html_logo = "_static/roundtrip.svg"
-html_show_sourcelink = html_copy_source = False
+# The summaries of search results are fetched, which browsers forbid to pages that lie in files.
+html_show_sourcelink = html_copy_source = html_show_search_summary = False
 html_math_renderer = "mathml"

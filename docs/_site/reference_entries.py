@@ -33,20 +33,24 @@ def with_entries(page: str) -> str:
 
 def _entry(name: str) -> str:
     thing = getattr(roundtrip, name)
-    kind, options = ("class", "\n   :members:") if inspect.isclass(thing) else ("function", "")
+    lines = [".. currentmodule:: roundtrip", ""]
     if inspect.ismodule(thing):
-        kind, options = "module", "\n   :members:"
-    lines = [".. currentmodule:: roundtrip", "", f".. auto{kind}:: roundtrip.{name}{options}"]
+        lines += [f".. autofunction:: roundtrip.{name}.{function}\n" for function in thing.__all__]
+    elif inspect.isclass(thing):
+        lines += [f".. autoclass:: roundtrip.{name}\n   :members:"]
+    else:
+        lines += [f".. autofunction:: roundtrip.{name}"]
     for result in RESULTS.get(name, ()):
         lines += ["", f".. autoclass:: {result}\n   :members:"]
     return "\n".join(["```{eval-rst}", *lines, "```"])
 
 
 def name_in(code: str) -> str | None:
-    """The public name that code speaks of: `rt.warp`, `rt.warp(...)`, or a class by its name alone."""
-    found = re.fullmatch(r"(rt\.)?(\w+)(\(.*\))?", code)
-    is_named = found and found[2] in roundtrip.__all__ and (found[1] or found[2][0].isupper())
-    return found[2] if found and is_named else None
+    """The public name, or its member, that code speaks of: `rt.warp(...)`, or a class by its name alone."""
+    found = re.fullmatch(r"(rt\.)?(\w+)(\.\w+)?(\(.*\))?", code)
+    if not found or found[2] not in roundtrip.__all__ or not (found[1] or found[2][0].isupper()):
+        return None
+    return found[2] + (found[3] or "")
 
 
 def _on_resolving(app: "Sphinx", document: "nodes.document", page: str) -> None:
