@@ -1,5 +1,7 @@
 """What composing costs, and how little a map needs to be one; what all maps share is in `contracts/`."""
 
+import copy
+
 import pytest
 import torch
 from torch.testing import assert_close
@@ -117,3 +119,21 @@ def test_labels_keep_their_type():
 def test_the_abstract_map_is_abstract():
     with pytest.raises(TypeError, match="abstract"):
         AbstractMap()
+
+
+def test_what_is_no_function_is_no_map(as_users_see_it):
+    displacement = torch.zeros(1, 2, 4, 5)
+    for mistake in (
+        lambda: Identity() @ displacement,
+        lambda: Composition(3, Identity()),
+        lambda: warp(displacement, displacement),
+    ):
+        with pytest.raises(ValueError, match=r"function of points.*DisplacementMap"):
+            mistake()
+
+
+def test_maps_that_a_network_computed_are_copied():
+    weight = torch.zeros(1, 2, 4, 5, requires_grad=True)
+    phi = DisplacementMap(2 * weight) @ Identity()
+    again, x = copy.deepcopy(phi), torch.rand(1, 2, 7)
+    assert again.outer.displacement is not phi.outer.displacement and again(x).equal(phi(x))

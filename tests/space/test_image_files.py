@@ -278,6 +278,11 @@ def test_units_that_nobody_knows_are_millimetres(tmp_path):
     assert read(tmp_path / "image.nii.gz").spacing == (1, 2, 3)
 
 
+def test_an_array_is_no_file(as_users_see_it):
+    with pytest.raises(ValueError, match=r"not a ndarray.*rt\.Volume"):
+        read(np.zeros((3, 4, 5)))
+
+
 def test_a_line_is_no_image(tmp_path):
     nib.save(nib.Nifti1Image(np.zeros(5, np.float32), np.eye(4)), tmp_path / "line.nii.gz")
     with pytest.raises(ValueError, match="a plane or a volume is needed"):

@@ -66,6 +66,18 @@ class PairObjective:
     points: Sampler = points_off_grid
     region: Region | None = None
 
+    def __post_init__(self) -> None:
+        if not self.weight >= 0:
+            raise ValueError(
+                f"`weight` is {self.weight}; it is the paper's lambda, a number from 0, e.g. 1024.0."
+            )
+        for name in ("similarity", "regularity", "points"):
+            if not callable(getattr(self, name)):
+                raise ValueError(
+                    f"`{name}` is {getattr(self, name)!r}, which is no function; give one, e.g. "
+                    "`similarity=rt.mse`."
+                )
+
     def __call__(
         self,
         phi_AB: Map,

@@ -53,6 +53,10 @@ class AbstractMap(abc.ABC):
             raise ValueError(f"phi[{batch!r}] selects from the batch; give a slice, e.g. phi[0:1].")
         return _with_tensors(self, lambda tensor: tensor[batch] if tensor.shape[0] > 1 else tensor)
 
+    def __deepcopy__(self: SameMap, memo: Any) -> SameMap:
+        # torch refuses to copy what a network computed, unless it is asked for a clone.
+        return _with_tensors(self, Tensor.clone)
+
     def __repr__(self) -> str:
         parts = (f"{f.name}={_brief(getattr(self, f.name))}" for f in dataclasses.fields(self))  # type: ignore[arg-type]
         return f"{type(self).__name__}({', '.join(parts)})"
@@ -73,6 +77,10 @@ class Composition(AbstractMap):
     outer: Map
     inner: Map
 
+    def __post_init__(self) -> None:
+        _require_map(self.outer)
+        _require_map(self.inner)
+
     def __call__(self, x: Float[Tensor, "#B N *P"]) -> Points:
         return self.outer(self.inner(x))
 
@@ -84,7 +92,17 @@ def on_grid_of(phi: Map, image: Tensor) -> Points:
     """Any map at every voxel of `image`; see `AbstractMap.on_grid_of`."""
     if isinstance(phi, AbstractMap):
         return phi.on_grid_of(image)
+    _require_map(phi)
     return phi(unit_grid(image.shape[2:], like=image))
+
+
+def _require_map(phi: Any) -> None:
+    if not callable(phi):
+        raise ValueError(
+            f"a map is a function of points, but a {type(phi).__name__} was given. A displacement in unit "
+            "coordinates, (batch, N, *grid), becomes one by `rt.DisplacementMap(displacement)`; a network an "
+            "algorithm, which returns one, by `rt.DisplacementRegistration(network)`."
+        )
 
 
 def _with_tensors(phi: Any, change: Callable[[Tensor], Tensor]) -> Any:

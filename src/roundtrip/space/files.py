@@ -43,6 +43,12 @@ def read(
     voxel is then at 0. `replace_nan` stands in for values that are NaN or infinite, which are refused
     otherwise. NIfTI: the sform is used where it is set, else the qform, as nibabel does.
     """
+    if not isinstance(path, str | os.PathLike):
+        raise ValueError(
+            f"the name of a file is needed, not a {type(path).__name__}. An array is an image when it is "
+            "told where its voxels lie, in LPS millimetres: `rt.Volume(torch.as_tensor(array)[None], "
+            "world_from_voxel)`."
+        )
     path = Path(path)
     raw = _read_raw(path, volume, orientation)
     try:
