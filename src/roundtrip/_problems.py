@@ -4,10 +4,12 @@ import re
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
+from safetensors import SafetensorError
+
 Result = TypeVar("Result")
 
-FAULTS_OF_A_FILE = (ValueError, OSError, EOFError, ArithmeticError, RuntimeError)
-"""What reading and preparing a file may raise; anything else is a fault of the program."""
+FAULTS_OF_A_FILE = (ValueError, OSError, EOFError, ArithmeticError, RuntimeError, SafetensorError)
+"""What reading, preparing and storing a file may raise; anything else is a fault of the program."""
 
 SHOWN = 40
 

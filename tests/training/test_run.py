@@ -295,6 +295,29 @@ def test_what_cannot_be_trained_is_refused_before_it_begins(stages, changes, say
     assert not (tmp_path / "model.safetensors").exists()
 
 
+def test_two_runs_at_once_do_not_mix(tmp_path):
+    class Second(Watcher):
+        """Begins another run in the same folder while the first one is in its middle."""
+
+        def on_step(self, record):
+            if record.step == 2:
+                with pytest.raises(ValueError, match="another run is at work"):
+                    run(tmp_path, stage("a"), resume=True)
+                self.notes.append("refused")
+
+    watcher = Second()
+    run(tmp_path, stage("a"), watchers=[watcher])
+    assert watcher.notes == ["refused"]
+    steps = [line["step"] for line in records(tmp_path) if line["kind"] == "step"]
+    assert steps == sorted(set(steps))
+
+
+def test_what_is_refused_leaves_no_folder(tmp_path):
+    with pytest.raises(ValueError, match="validation"):
+        run(tmp_path / "run", stage("a"), data=FOUR)
+    assert not (tmp_path / "run").exists()
+
+
 def test_watchers_are_told_in_order(tmp_path):
     watcher = Watcher()
     run(tmp_path, stage("a", steps=3), watchers=[watcher])

@@ -83,7 +83,10 @@ def _write_weights(weights: Mapping[str, Tensor], path: Path) -> None:
     # safetensors makes files that nobody else may read; who may is the folder's business.
     path.touch()
     mode = path.stat().st_mode
-    save_file(dict(weights), path)
+    try:
+        save_file(dict(weights), path)
+    except SafetensorError as error:
+        raise OSError(f"the weights could not be written: {error}. Is the disk full?") from error
     path.chmod(mode)
 
 

@@ -10,6 +10,7 @@ import contextlib
 import functools
 import importlib
 import io
+import os
 import re
 import signal
 import sys
@@ -69,7 +70,7 @@ def _run(run: Callable[[], None], debug: bool) -> int:
             print(f"roundtrip: {error}", file=sys.stderr)
             return USER_ERROR
         if isinstance(error, USER_ERRORS):
-            print(f"roundtrip: {_words(str(error))}", file=sys.stderr)
+            print(f"roundtrip: {_words(_said(error))}", file=sys.stderr)
             return USER_ERROR
         if _is_out_of_memory(error):
             print(
@@ -85,6 +86,13 @@ def _run(run: Callable[[], None], debug: bool) -> int:
         )
         return OUR_FAULT
     return DONE
+
+
+def _said(error: Exception) -> str:
+    """What the system says of a file, without its number."""
+    if isinstance(error, OSError) and error.strerror and error.filename:
+        return f"{os.fsdecode(error.filename)}: {error.strerror}."
+    return str(error)
 
 
 def _is_out_of_memory(error: Exception) -> bool:

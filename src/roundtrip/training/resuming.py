@@ -1,13 +1,65 @@
 """Whether a run may begin in a folder, and from where it goes on. Neighbours: `run.py`, `checkpoint.py`."""
 
-from collections.abc import Mapping, Sequence
+import contextlib
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from roundtrip._launch import Ranks
 from roundtrip.algorithms.saved import CARD, WEIGHTS
 from roundtrip.training.checkpoint import Checkpoint, Checkpoints, UnreadableCheckpoint, read
 from roundtrip.training.config_file import differences
 from roundtrip.training.watch import AbstractWatcher
+
+
+@contextlib.contextmanager
+def alone_in(folder: Path, ranks: Ranks) -> Iterator[None]:
+    """No other run works in `folder` meanwhile. One that dies, however it dies, lets go of it.
+
+    Two would mix their logs, and each would remove the checkpoints of the other.
+    """
+    wrong: str | None = None
+    with contextlib.ExitStack() as held:
+        try:
+            if ranks.is_first:
+                held.enter_context(_locked(folder))
+        except OSError as error:
+            wrong = str(error)
+        if (said := ranks.gathered([wrong])[0]) is not None:
+            raise ValueError(said)
+        yield
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    folder.mkdir(parents=True, exist_ok=True)
+    number = os.open(folder, os.O_RDONLY)
+    try:
+        _lock(number, folder)
+        try:
+            yield
+        finally:
+            with contextlib.suppress(OSError):
+                # A run that was refused before it wrote anything leaves nothing.
+                folder.rmdir()
+    finally:
+        os.close(number)
+
+
+def _lock(number: int, folder: Path) -> None:
+    try:
+        # Not every system has it.
+        import fcntl
+
+        fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise OSError(
+            f"another run is at work in {folder}; wait for its end, or choose another folder."
+        ) from error
+    except (ImportError, OSError):
+        # Nor every network's file system.
+        return
 
 
 def require_free(folder: Path, store: Checkpoints, *, resume: bool) -> None:

@@ -28,7 +28,7 @@ from roundtrip.training.log import Log
 from roundtrip.training.randomness import seed_of
 from roundtrip.training.records import Record, StepRecord, ValidationRecord
 from roundtrip.training.refining import LAMBDA
-from roundtrip.training.resuming import newest_checkpoint, require_free
+from roundtrip.training.resuming import alone_in, newest_checkpoint, require_free
 from roundtrip.training.stages import StageRun
 from roundtrip.training.validation import validate
 from roundtrip.training.watch import AbstractWatcher, Example
@@ -64,14 +64,16 @@ def train(
     """
     store = Checkpoints(folder / CHECKPOINTS, keep=config.checkpoints.keep)
     require_free(folder, store, resume=resume)
-    dataset = open_dataset(config.data, cache=cache or folder / "cache", ranks=ranks, on_progress=on_prepared)
-    require_fitting(config, dataset)
-    plain = {"seed": seed, **config.as_plain()}
-    newest = newest_checkpoint(store, plain, watchers) if resume else None
-    # Nobody writes or removes a checkpoint before all have read the newest.
-    ranks.wait()
-    training = _Training(config, folder, dataset, ranks, seed, store, plain, watchers)
-    return training.run(newest)
+    cache = cache or folder / "cache"
+    with alone_in(folder, ranks):
+        dataset = open_dataset(config.data, cache=cache, ranks=ranks, on_progress=on_prepared)
+        require_fitting(config, dataset)
+        plain = {"seed": seed, **config.as_plain()}
+        newest = newest_checkpoint(store, plain, watchers) if resume else None
+        # Nobody writes or removes a checkpoint before all have read the newest.
+        ranks.wait()
+        training = _Training(config, folder, dataset, ranks, seed, store, plain, watchers)
+        return training.run(newest)
 
 
 @dataclass(frozen=True, eq=False)
