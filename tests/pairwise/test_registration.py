@@ -165,7 +165,8 @@ def test_another_contrast_is_registered_without_folds_both_ways(found):
     points = 6 * torch.randn(200, 3, generator=generator, dtype=torch.float64)
     points = points[bent(points).norm(dim=1) < 9]
     error = (result.transform.points(points) - bent(points)).norm(dim=1)
-    assert error.mean() < 1.1 and result.ok
+    before = (points - bent(points)).norm(dim=1)
+    assert error.mean() < 0.4 * before.mean() and result.ok
     assert result.metrics["folds"]["count"] == 0
     assert result.metrics["roundtrip_error_mm"]["mean"] < 0.1
 

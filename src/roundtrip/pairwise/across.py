@@ -1,10 +1,11 @@
 """`deform_across`: as `deform`, for images of different contrast, which are translated into one first.
 
-Coarse levels come first, on coarse images; where a level has laid the images onto each other, the contrast is
-learned anew for the next. Neighbours: `deformable.py`, `translation.py`.
+Coarse levels come first, on coarse images, and once more with the contrast learned anew, where they have laid
+the images onto each other. Neighbours: `deformable.py`, `translation.py`.
 """
 
 import dataclasses
+import math
 from collections.abc import Sequence
 
 import torch
@@ -14,13 +15,16 @@ from roundtrip._shapes import Image, Mask, Tensor
 from roundtrip.maps.interpolate import warp
 from roundtrip.maps.map import Map
 from roundtrip.pairwise.deformable import Deformation, deform
-from roundtrip.pairwise.pyramid import coarse_shape
+from roundtrip.pairwise.pyramid import BLUR, coarse_shape, gaussian_weights
 from roundtrip.pairwise.settings import DeformableSettings, LevelSettings
 from roundtrip.pairwise.steering import Steering
 from roundtrip.pairwise.translation import translation
 
 # How much coarser the images of the coarse levels are: of those that see no more than such images show.
 _FACTOR = 2.0
+
+# How often the coarse levels are done, each time with what was learned from the time before.
+_ROUNDS = 2
 
 
 def deform_across(
@@ -72,21 +76,22 @@ def _coarse_maps(
     factor = min(apart) / min(spacing)
     masks = None if mask is None else _coarse(mask, shape)
     small, target = _coarse(moving, shape), _coarse(fixed, shape)
-    start, seen = None, small
-    for level in coarse:
+    levels = settings.model_copy(update={"levels": tuple(_made_finer(level, factor) for level in coarse)})
+    maps = None
+    for _ in range(_ROUNDS):
+        seen = small if maps is None else warp(small, maps[0])
         one, other = translation(seen, target, masks)(small, target)
+        # From the beginning: a curve that was learned amiss has drawn the maps to where it fits.
         found = deform(
             one,
             other,
             spacing=apart,
-            settings=settings.model_copy(update={"levels": (_made_finer(level, factor),)}),
+            settings=levels,
             moving_mask=masks,
             steering=None if steering is None else dataclasses.replace(steering, labels=None, bodies=None),
-            start=start,
         )
-        start = found.phi, found.inverse
-        seen = warp(small, found.phi)
-    return start
+        maps = found.phi, found.inverse
+    return maps
 
 
 def _made_finer(level: LevelSettings, factor: float) -> LevelSettings:
@@ -95,13 +100,14 @@ def _made_finer(level: LevelSettings, factor: float) -> LevelSettings:
 
 
 def _coarse(image: Tensor, shape: Sequence[int]) -> Tensor:
-    """On another grid over the same place, each voxel the mean of those around it."""
+    """On a coarser grid over the same place, blurred no more than the levels of `deform` are."""
     for axis, (n, m) in enumerate(zip(image.shape[2:], shape, strict=True), start=2):
-        if m < n:
-            lines = image.movedim(axis, -1)
-            smoothed = F.avg_pool1d(
-                F.pad(lines.reshape(1, -1, n), (1, 1), mode="replicate"), 3, stride=1
-            ).reshape(lines.shape)
-            image = smoothed.movedim(-1, axis)
+        ratio = (n - 1) / max(m - 1, 1)
+        half = gaussian_weights(BLUR * math.sqrt(max(ratio**2 - 1, 0)), like=image)
+        reach, lines = len(half) - 1, image.movedim(axis, -1)
+        padded = F.pad(lines.reshape(1, -1, n), (reach, reach), mode="replicate")
+        taps = torch.cat([half.flip(0), half[1:]]).view(1, 1, -1)
+        smoothed = F.conv1d(padded.view(-1, 1, padded.shape[-1]), taps)
+        image = smoothed.reshape(lines.shape).movedim(-1, axis)
     mode = {1: "linear", 2: "bilinear", 3: "trilinear"}[image.ndim - 2]
     return F.interpolate(image, size=tuple(shape), mode=mode, align_corners=True)

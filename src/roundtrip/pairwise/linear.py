@@ -148,9 +148,7 @@ class _Search:
         scaled = groups["rigid" if kind == "rigid" else "similarity"]
         if known is not None:
             middle = self.objective(self.effort.middle, self.effort.middle_samples)
-            G, _ = descend(middle, known[None], groups[kind], steps=8)
-            G, _ = descend(fine, G, groups[kind], steps=self.effort.fine_steps)
-            return G[0], fine, "as it was given"
+            return self._improved(known[None], groups[kind], middle, fine), fine, "as it was given"
         first, second, third = self.effort.kept
         rough, search = (
             self.objective(self.effort.search, n)
@@ -167,12 +165,13 @@ class _Search:
         middle = self.objective(self.effort.middle, self.effort.middle_samples)
         G, cost = descend(middle, G, scaled, steps=4)
         best = int(np.argmin(cost))
-        G = G[best : best + 1]
-        G, _ = descend(middle, G, groups[kind], steps=8)
+        return self._improved(G[best : best + 1], groups[kind], middle, fine), fine, names[best]
+
+    def _improved(self, G: np.ndarray, group: Group, middle: Objective, fine: Objective) -> np.ndarray:
+        G, _ = descend(middle, G, group, steps=8)
         draft = self.objective(self.effort.fine, self.effort.draft_samples, local=True)
-        G, _ = descend(draft, G, groups[kind], steps=self.effort.draft_steps)
-        G, _ = descend(fine, G, groups[kind], steps=self.effort.fine_steps)
-        return G[0], fine, names[best]
+        G, _ = descend(draft, G, group, steps=self.effort.draft_steps)
+        return np.asarray(descend(fine, G, group, steps=self.effort.fine_steps)[0][0])
 
     def objective(self, spacing: float, samples: int, *, local: bool = False) -> Objective:
         size = spacing * self.length

@@ -14,7 +14,7 @@ from roundtrip.pairwise.arithmetic import AbstractArithmetic, Values, Vectors, W
 
 # Blurring before sampling, in voxels of the coarse grid. Less than the textbook's half a voxel: what little
 # that lets through as an alias matters less than the detail it keeps.
-_BLUR = 0.3
+BLUR = 0.3
 
 # Below so many voxels along an axis there is nothing left to see.
 _FEWEST = 5
@@ -40,7 +40,7 @@ def coarse_image(image: Values, shape: Sequence[int], arithmetic: AbstractArithm
     if tuple(shape) == tuple(image.shape[1:]):
         return image
     ratios = [(n - 1) / max(m - 1, 1) for n, m in zip(image.shape[1:], shape, strict=True)]
-    sigmas = [_BLUR * math.sqrt(max(ratio**2 - 1, 0)) for ratio in ratios]
+    sigmas = [BLUR * math.sqrt(max(ratio**2 - 1, 0)) for ratio in ratios]
     halves = [gaussian_weights(sigma, like=image) for sigma in sigmas]
     return resized(arithmetic.smooth(image, halves, torch.empty_like(image)), shape, arithmetic)
 

@@ -16,9 +16,6 @@ from roundtrip.losses.local import lncc
 # Of the range of an image.
 _BINS = 64
 
-# How much less steep places count: with squared slopes of the mean size by this factor, plus 1.
-_STEEP = 1.0
-
 # So many voxels tell a curve.
 _VOXELS = 2**20
 
@@ -69,7 +66,7 @@ def _curves(source: Image, target: Image, mask: Mask | None) -> tuple[Curve, ...
 
 def _curve(source: Tensor, target: Tensor, mask: Mask | None) -> Curve:
     # Inside of tissues: at their borders, images that are not yet aligned show different ones.
-    weight = 1 / (1 + _STEEP * (_roughness(source) + _roughness(target)))
+    weight = 1 / (1 + _roughness(source) + _roughness(target))
     if mask is not None:
         weight = weight * mask[0, 0]
     step = max(1, source.numel() // _VOXELS)
