@@ -35,7 +35,7 @@ def test_the_numbers_show_what_the_paper_says(path):
     """
     table = read_table(path)
     claims = result_named(table.result).claims(table.rows)
-    assert claims == table.claims, "give the command of the table once more, and collect"
+    assert claims == table.claims, "python benchmarks/results_page.py"
     notes = DOCS / "results" / f"{table.result}.md"
     explained = notes.read_text(encoding="utf-8") if notes.exists() and table.scale != "full" else ""
     for claim in claims:

@@ -41,8 +41,8 @@ class Architectures(AbstractResult):
 
     def __init__(self, images: Images) -> None:
         self.images: Images = images
-        self.name = f"architectures-{images}"  # type: ignore[misc]
-        self.needs_digits = images == "mnist"  # type: ignore[misc]
+        self.name = f"architectures-{images}"
+        self.needs_digits = images == "mnist"
 
     def cells(self, scale: Scale) -> Sequence[Cell]:
         lambdas = QUICK_LAMBDAS if scale == "quick" else ORDER

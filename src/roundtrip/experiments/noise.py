@@ -112,12 +112,12 @@ class Noise(AbstractResult):
         return [
             claim("direct optimisation without noise is irregular", found, ["no-noise"], irregular),
             claim(
-                "with noise it is regular: less than a fifth of the folds",
+                "with noise it is far more regular: less than a fifth of the folds",
                 found,
                 ["noise", "no-noise"],
                 regular,
             ),
-            claim("with the expectation it is, too", found, ["expectation", "no-noise"], regular),
+            claim("with the expectation in place of noise, too", found, ["expectation", "no-noise"], regular),
             claim("the network is regular without noise", found, ["unet", "no-noise"], regular),
         ]
 

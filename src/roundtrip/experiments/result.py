@@ -7,7 +7,7 @@ Neighbours: one file per result (`flips.py`, ...), `workplace.py` (what cells ar
 import abc
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -55,12 +55,12 @@ class Claim:
 class AbstractResult(abc.ABC):
     """A figure, table or section of the paper, made again."""
 
-    name: ClassVar[str]
-    paper: ClassVar[str]
+    name: str
+    paper: str
     """Where it is: "Fig. 2"."""
-    shows: ClassVar[str]
+    shows: str
     """What there is to see, in one line."""
-    needs_digits: ClassVar[bool] = False
+    needs_digits: bool = False
 
     @abc.abstractmethod
     def cells(self, scale: Scale) -> Sequence[Cell]:
