@@ -13,7 +13,7 @@ from roundtrip.cli.main import SUBCOMMANDS
 from roundtrip.training.config_file import checked
 
 SHELL = "bash|sh"
-SLOW = {"refine"}
+SLOW = {"cohort", "refine"}
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """The page `commands`: its marker becomes what `--help` of every command says, without the boxes."""
 
 import contextlib
+import functools
 import io
 import os
 import re
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 MARKER = "<!-- what `roundtrip COMMAND --help` says -->"
 
 
+@functools.cache
 def help_of(command: str) -> str:
     """As a terminal prints it that is wide enough for every line."""
     # In bytes: the boxes, by which options are found, are drawn for UTF-8 only.
