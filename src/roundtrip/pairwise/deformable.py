@@ -34,8 +34,9 @@ from roundtrip.pairwise.settings import DeformableSettings, LevelSettings
 from roundtrip.pairwise.steering import Steering
 from roundtrip.pairwise.unfold import unfold
 
-# Of a final correction of both maps.
-_SWEEPS = 4
+# Of a final correction of both maps: so many at least, and at most; how many voxels a round trip may miss by,
+# on average, to be left at that.
+_SWEEPS, _MOST_SWEEPS, _MISS = 4, 16, 0.05
 
 
 @dataclass(frozen=True)
@@ -255,9 +256,11 @@ def _reconcile(phi: Vectors, inverse: Vectors, arithmetic: AbstractArithmetic) -
     With a share of a quarter the errors shrink wherever the maps stretch by less than seven in any direction.
     """
     trip, other = torch.empty_like(phi), torch.empty_like(phi)
-    for _ in range(_SWEEPS):
+    for sweep in range(_MOST_SWEEPS):
         arithmetic.compose(phi, inverse, out=trip)
         arithmetic.compose(inverse, phi, out=other)
+        if sweep >= _SWEEPS and max(float(miss.norm(dim=0).mean()) for miss in (trip, other)) < _MISS:
+            break
         inverse.sub_(trip.clamp_(-1, 1), alpha=0.25)
         phi.sub_(other.clamp_(-1, 1), alpha=0.25)
 
