@@ -58,6 +58,10 @@ FLAGS = {
         *("--help", "-h", "--debug", "--output", "-o", "--seed", "--resume", "--set", "--cache", "--device"),
         *("--devices", "--nodes", "--precision", "--threads", "--json", "--quiet"),
     },
+    "reproduce": {
+        *("--help", "-h", "--debug", "--scale", "--output", "-o", "--data", "--cells", "--device"),
+        *("--precision", "--threads", "--json", "--quiet"),
+    },
     "evaluate": {
         *("--help", "-h", "--debug", "--data", "--output", "-o", "--part", "--split", "--pairs"),
         *("--within-subject", "--count", "--refine", "--refine-similarity", "--refine-lambda"),
