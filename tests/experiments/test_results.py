@@ -16,7 +16,7 @@ from roundtrip.experiments.workplace import Workplace
 from roundtrip.maps.grid import unit_grid
 from training_samples import alone
 
-IN_SECONDS = ("off-grid", "h1", "flips")
+IN_SECONDS = ("off-grid", "h1")
 
 
 @pytest.fixture
