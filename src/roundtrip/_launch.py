@@ -107,6 +107,8 @@ def launch(resources: Resources) -> Ranks:
     if accelerator == "auto":
         accelerator = "cuda" if torch.cuda.is_available() else "cpu"
     _require_available(resources, accelerator, devices)
+    # It announces precision and every rank on standard error, where only our own words belong.
+    logging.getLogger("lightning_fabric").setLevel(logging.WARNING)
     fabric = Fabric(
         accelerator=accelerator,
         devices=devices,
@@ -115,8 +117,6 @@ def launch(resources: Resources) -> Ranks:
         strategy=DDPStrategy(**_BUFFERS_STAY) if devices * nodes > 1 else "auto",
         precision=resources.precision,
     )
-    # It announces every rank on standard error, where only our own words belong.
-    logging.getLogger("lightning_fabric").setLevel(logging.WARNING)
     fabric.launch()
     if fabric.global_rank != 0:
         _end_with(os.getppid())
