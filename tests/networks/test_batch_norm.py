@@ -43,6 +43,17 @@ def test_sums_over_a_volume_are_exact_in_single_precision(shape):
     assert (norm(x).double() - expected).abs().max() < 1e-5
 
 
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_statistics_of_images_in_low_precision_are_not_rounded_to_it(shape):
+    norm, x = norm_and_images(shape, torch.float32)
+    x, norm.momentum = x.detach().bfloat16(), 1.0
+    norm(x)
+    axes = [axis for axis in range(len(shape)) if axis != 1]
+    variance, mean = torch.var_mean(x.double(), dim=axes)
+    assert_close(norm.running_mean.double(), mean, rtol=1e-5, atol=0)
+    assert_close(norm.running_var.double(), variance, rtol=1e-5, atol=0)
+
+
 def test_second_derivatives():
     norm, x = norm_and_images((2, 3, 4, 3), torch.float64)
     assert torch.autograd.gradgradcheck(norm, (x,))

@@ -132,11 +132,17 @@ def _is_summed_carelessly(x: Tensor) -> bool:
 def _statistics(x: Tensor, across_ranks: bool) -> tuple[Float[Tensor, "C"], Float[Tensor, "C"], int]:
     """Mean and (biased) variance of every feature, over all ranks if asked for, and of how many values."""
     lines = x.movedim(1, -1).flatten(0, -2)
-    parts = lines.split(FEW)
-    found = [torch.batch_norm_update_stats(part.mT[None, ..., None], None, None, 0.0) for part in parts]
-    means, variances = (torch.stack(values).double() for values in zip(*found, strict=True))
-    counts = means.new_tensor([len(part) for part in parts])[:, None]
-    mean, variance = _pooled(means, variances, counts / len(lines))
+    # Half precision would not hold a sum over a volume, and torch would round what it returns to it.
+    dtype = torch.promote_types(x.dtype, torch.float32)
+    if _is_summed_carelessly(x):
+        parts = lines.split(FEW)
+        as_images = (part.to(dtype).mT[None, ..., None] for part in parts)
+        found = [torch.batch_norm_update_stats(image, None, None, 0.0) for image in as_images]
+        means, variances = (torch.stack(values).double() for values in zip(*found, strict=True))
+        counts = means.new_tensor([len(part) for part in parts])[:, None]
+        mean, variance = _pooled(means, variances, counts / len(lines))
+    else:
+        variance, mean = torch.var_mean(lines.to(dtype), dim=0, correction=0)
     count = len(lines)
     if across_ranks:
         own = torch.stack([mean, variance])
@@ -145,8 +151,6 @@ def _statistics(x: Tensor, across_ranks: bool) -> tuple[Float[Tensor, "C"], Floa
         means, variances = all_ranks.unbind(dim=1)
         mean, variance = _pooled(means, variances, own.new_tensor(1 / len(all_ranks)))
         count *= len(all_ranks)
-    # Half precision would not hold them.
-    dtype = torch.promote_types(x.dtype, torch.float32)
     return mean.to(dtype), variance.to(dtype), count
 
 
